@@ -1,0 +1,2 @@
+//! What is measured and told: clocks, metrics, tracing.
+pub mod clock;
