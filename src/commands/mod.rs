@@ -1,1 +1,83 @@
-//! (room)
+//! The command line: one file a command, and what they share.
+//!
+//! A command turns its flags into a call of a room below and its result into text and an exit code; it
+//! decides nothing itself. Exit codes are stable: 0 done (for `plan`: applies safely), 1 error, 2 (`plan`
+//! only) would be refused.
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub mod complete;
+pub mod shared;
+
+/// The version that `--version` prints: the release and the commit it was built from.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("TIDEMARK_COMMIT"), ")");
+
+const EXAMPLES: &str = "\
+Examples:
+  tidemark run --topics deploy/examples  engine and reconcile loop in one process
+  tidemark status                        what is in force, what is held back, by whom
+  tidemark plan -f orders.yaml           what would go, and who would lose what?
+  tidemark demo                          the whole story in under a minute";
+
+/// Kafka topics whose retention never takes a record that a reader has not read.
+#[derive(Debug, Parser)]
+#[command(name = "tidemark", version = VERSION, about, after_help = EXAMPLES, propagate_version = true)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(flatten)]
+    logging: shared::LoggingFlags,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print a completion script for a shell
+    Completions(complete::Completions),
+    /// Write the manual pages to a directory
+    #[command(hide = true)]
+    Man(complete::Man),
+}
+
+/// How a command ended, where that is neither an error nor plain success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Exit code 0.
+    Done,
+    /// Exit code 2: what was asked would be refused.
+    WouldBeRefused,
+}
+
+/// Parses `arguments`, runs the command and returns the process's exit code.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(message) => {
+            let failed = message.use_stderr();
+            // Nobody is left to tell when even the terminal is gone.
+            let _ = message.print();
+            return if failed {
+                ExitCode::from(1)
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    match dispatch(cli) {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::WouldBeRefused) => ExitCode::from(2),
+        Err(error) => {
+            eprintln!("tidemark: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> anyhow::Result<Outcome> {
+    match cli.command {
+        Command::Completions(command) => command.run(),
+        Command::Man(command) => command.run(),
+    }
+}

@@ -1,0 +1,52 @@
+//! `tidemark completions` and `tidemark man`: what a package installs beside the binary.
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use super::{Cli, Outcome};
+
+/// Prints a completion script for a shell.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  tidemark completions bash > /etc/bash_completion.d/tidemark")]
+pub struct Completions {
+    /// The shell to complete in
+    shell: Shell,
+}
+
+impl Completions {
+    /// Prints the script on standard output.
+    ///
+    /// # Errors
+    /// None today; the signature is that of every command.
+    pub fn run(self) -> anyhow::Result<Outcome> {
+        clap_complete::generate(
+            self.shell,
+            &mut Cli::command(),
+            "tidemark",
+            &mut std::io::stdout(),
+        );
+        Ok(Outcome::Done)
+    }
+}
+
+/// Writes one manual page per command.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// The directory to write tidemark.1, tidemark-run.1 … to
+    directory: PathBuf,
+}
+
+impl Man {
+    /// Writes the pages, replacing older ones.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or written.
+    pub fn run(self) -> anyhow::Result<Outcome> {
+        std::fs::create_dir_all(&self.directory)
+            .and_then(|()| clap_mangen::generate_to(Cli::command(), &self.directory))
+            .with_context(|| format!("write the manual pages to {}", self.directory.display()))?;
+        Ok(Outcome::Done)
+    }
+}
