@@ -1,1 +1,2 @@
-//! (room)
+//! The Kafka protocol.
+pub mod client;
