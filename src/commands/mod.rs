@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub mod complete;
+pub mod demo;
 pub mod shared;
 
 /// The version that `--version` prints: the release and the commit it was built from.

@@ -1,0 +1,2 @@
+//! `tidemark demo`.
+pub mod picture;
