@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 
 pub mod complete;
 pub mod demo;
+pub mod explain;
 pub mod shared;
 
 /// The version that `--version` prints: the release and the commit it was built from.
@@ -35,6 +36,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Say what a condition's reason means and what to do about it
+    Explain(explain::Explain),
     /// Print a completion script for a shell
     Completions(complete::Completions),
     /// Write the manual pages to a directory
@@ -78,6 +81,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn dispatch(cli: Cli) -> anyhow::Result<Outcome> {
     match cli.command {
+        Command::Explain(command) => command.run(),
         Command::Completions(command) => command.run(),
         Command::Man(command) => command.run(),
     }

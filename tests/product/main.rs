@@ -1,2 +1,3 @@
 //! Tidemark as a product: what a newcomer meets, and the shape of the house.
 mod architecture;
+mod reasons;
