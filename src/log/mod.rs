@@ -1,1 +1,10 @@
-//! (room)
+//! One partition's log on disk, in Kafka's own format in both directions.
+//!
+//! From the bytes up: [`files`] is the only door to the file system; [`batch`] and [`records`](crate::log::batch) know what a
+//! record batch is; checkpoints, epochs, producers and transactions each have a file format of their own.
+pub mod batch;
+pub mod batch_file;
+pub mod compression;
+pub mod error;
+pub mod files;
+pub mod names;
