@@ -1,2 +1,3 @@
 //! The Kafka protocol.
 pub mod client;
+pub mod groups;
