@@ -1,0 +1,59 @@
+//! The settings that decide what a pass deletes.
+
+/// One partition's retention settings, resolved: no unit, no default and no override left to look up.
+///
+/// `Default` is Kafka's: `cleanup.policy=delete`, seven days, no size limit, weekly segments of one GiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rules {
+    /// Whether `cleanup.policy` contains `delete`. Without it neither age nor size deletes anything.
+    pub delete: bool,
+    /// `retention.ms` in milliseconds; negative is no limit, 0 is a limit.
+    pub retention_ms: i64,
+    /// `retention.bytes` per partition; negative is no limit, 0 is a limit.
+    pub retention_bytes: i64,
+    /// `segment.ms` in milliseconds: the age at which the active segment is closed.
+    pub segment_ms: i64,
+    /// `segment.bytes`: the size at which the active segment is closed.
+    pub segment_bytes: i64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        const WEEK_MS: i64 = 7 * 24 * 60 * 60 * 1000;
+        Self {
+            delete: true,
+            retention_ms: WEEK_MS,
+            retention_bytes: -1,
+            segment_ms: WEEK_MS,
+            segment_bytes: 1 << 30,
+        }
+    }
+}
+
+impl Rules {
+    /// Rules that delete nothing by age or size.
+    pub fn unlimited() -> Self {
+        Self {
+            retention_ms: -1,
+            retention_bytes: -1,
+            ..Self::default()
+        }
+    }
+
+    /// The age limit in milliseconds where one is in effect.
+    pub fn age_limit_ms(&self) -> Option<i64> {
+        (self.delete && self.retention_ms >= 0).then_some(self.retention_ms)
+    }
+
+    /// The size limit in bytes where one is in effect.
+    pub fn size_limit_bytes(&self) -> Option<i64> {
+        (self.delete && self.retention_bytes >= 0).then_some(self.retention_bytes)
+    }
+
+    /// Whether something last written at `time_ms` is older than the age limit: strictly, as in Kafka's
+    /// `UnifiedLog.deleteRetentionMsBreachedSegments`. Never, where there is no age limit.
+    pub fn is_expired(&self, time_ms: i64, now_ms: i64) -> bool {
+        self.age_limit_ms()
+            .is_some_and(|limit| now_ms.saturating_sub(time_ms) > limit)
+    }
+}
