@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::settings::{EffectiveValue, ValueSource};
+
 /// The most readers at risk that a verdict lists; the rest is a count.
 pub const MOST_READERS_LISTED: usize = 10;
 
@@ -35,7 +37,7 @@ pub struct PartitionConfig {
 }
 
 /// What happens to a change under which a reader would lose records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum OnLoss {
     /// It is held back.
     #[default]
@@ -47,7 +49,7 @@ pub enum OnLoss {
 }
 
 /// What happens to a lowering where no reader is known at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum WhenNone {
     /// It is applied with reason `NoReadersKnown`.
     #[default]
@@ -84,7 +86,7 @@ pub struct ReadersPolicy {
 }
 
 /// What becomes of the data when the resource is deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub enum DeletionPolicy {
     /// The topic stays, without an owner.
     #[default]
@@ -99,6 +101,10 @@ pub enum DeletionPolicy {
 pub struct DesiredTopic {
     /// The resource that asks; `None` for a topic that nobody owns.
     pub owner: Option<Owner>,
+    /// The uid of an earlier owner that is known to be gone; lets `owner` take the topic over from it. A topic of any other
+    /// owner stays where it is (`conflict`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub takes_over: Option<String>,
     /// Repeating a request with the same id answers the same and does nothing twice. Empty means none.
     pub request_id: String,
     /// The number of partitions; `None` keeps what is there, or creates the engine's default.
@@ -111,6 +117,21 @@ pub struct DesiredTopic {
     pub readers: ReadersPolicy,
     /// What becomes of the data when the resource is deleted.
     pub deletion_policy: DeletionPolicy,
+}
+
+/// Query of `DELETE /v1/topics/{topic}`. The policy is that of the resource as it stood when it was deleted: `Retain` only
+/// takes the owner off the topic, `Delete` removes the topic, past the guard. A topic that is not there is success
+/// ([`Outcome::Unchanged`]).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeleteTopic {
+    /// Uid of the resource that is deleted; anybody else's topic is left alone (`conflict`).
+    pub owner: String,
+    /// What becomes of the data; absent is the policy of the last apply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<DeletionPolicy>,
+    /// Identifies this request.
+    pub request_id: String,
 }
 
 /// The outcome of an apply, a plan or a deletion.
@@ -170,29 +191,6 @@ pub struct ReaderAtRisk {
     /// Why it is at risk, in words, where the figures do not say it: `committed on an earlier topic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-}
-
-/// Where a value comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ValueSource {
-    /// Kafka's default.
-    Default,
-    /// `--default` of the engine.
-    EngineDefault,
-    /// The topic's override.
-    Topic,
-    /// The partition's override.
-    Partition,
-}
-
-/// A value in force.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct EffectiveValue {
-    /// Canonical text.
-    pub value: String,
-    /// Where it comes from.
-    pub source: ValueSource,
 }
 
 /// Values in force by Kafka topic key.

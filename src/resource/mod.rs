@@ -1,2 +1,9 @@
-//! (room)
+//! What a topic is asked to be: names, settings, units, and the words that engine and operator share.
+//!
+//! Everything here is pure. The engine, the operator and the command line read the same table of keys and the same
+//! parser, so that a value means one thing wherever it is written.
 pub mod contract;
+pub mod keys;
+pub mod names;
+pub mod settings;
+pub mod units;
