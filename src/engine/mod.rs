@@ -3,6 +3,8 @@
 //! Everything that could move a log start offset passes through here: retention passes, record deletion, topic
 //! deletion and every change of settings. The invariant this room keeps: what decides about deletion is durable
 //! before the first byte goes, and a full disk can always be freed.
+pub mod clock_guard;
 pub mod config;
 pub mod data_directory;
+pub mod events;
 pub mod store;
