@@ -1,0 +1,208 @@
+//! The table of APIs: what is served, what is advertised, who answers.
+//!
+//! An API is one file with a type that implements [`Api`] and one line in the list of its door. What ApiVersions
+//! tells clients is derived from the table, so that it cannot drift from what is served.
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
+use kafka_protocol::protocol::{Encodable, HeaderVersion, Request};
+use thiserror::Error;
+
+use crate::wire::broker::Client;
+use crate::wire::frame;
+use crate::wire::schema::{self, Malformed, Schema};
+
+/// Elements one request may carry; each costs the decoder at most a few hundred bytes.
+pub const MAX_ELEMENTS: usize = 250_000;
+
+/// One request on its way through a handler.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The version asked for; within the API's range.
+    pub version: i16,
+    /// Goes back in the response.
+    pub correlation_id: i32,
+    /// Who asks.
+    pub client: Arc<Client>,
+}
+
+/// An API whose messages come from the protocol crate.
+///
+/// `S` is what the handler needs to answer: a [`crate::wire::broker::Broker`], or the group door. A response must not set a field that the
+/// version does not have, where the protocol crate refuses to encode it: the tests encode every version.
+pub trait Api<S>: Sized + 'static {
+    /// The request; its key and response follow from it.
+    type Request: Request + Send;
+    /// Its name, as Kafka's documentation writes it.
+    const NAME: &'static str;
+    /// The oldest version served.
+    const MIN: i16;
+    /// The newest version served.
+    const MAX: i16;
+    /// The oldest version advertised; lower than `MIN` only where a client looks for it.
+    const SHOWN_FROM: i16 = Self::MIN;
+    /// The request's shape, walked before it is decoded.
+    const SCHEMA: Schema;
+
+    /// Answers one request. Errors are answers; nothing here closes a connection.
+    fn handle(
+        service: Arc<S>,
+        call: Call,
+        request: Self::Request,
+    ) -> impl Future<Output = Response<S, Self>> + Send;
+}
+
+/// The response that belongs to an API's request.
+pub type Response<S, A> = <<A as Api<S>>::Request as Request>::Response;
+
+/// Why a request got no response.
+#[derive(Debug, Error)]
+pub enum CallError {
+    /// The request is not what its header says; the client's fault.
+    #[error("malformed request: {0}")]
+    Malformed(#[from] Malformed),
+    /// The decoder found more than the walk did; also the client's fault.
+    #[error("malformed request: {0}")]
+    Decode(String),
+    /// The response could not be written; ours.
+    #[error("the response could not be encoded: {0}")]
+    Encode(String),
+}
+
+/// A finished response frame.
+pub type Answer = Result<BytesMut, CallError>;
+
+/// How an entry is answered.
+pub enum Action<S> {
+    /// By a handler, as a whole frame.
+    Answer(fn(Arc<S>, Call, Bytes) -> BoxFuture<'static, Answer>),
+    /// From the table itself.
+    ApiVersions,
+    /// By the produce path, without decoding.
+    Produce,
+    /// By the fetch path, without encoding.
+    Fetch,
+}
+
+/// One line of the table.
+pub struct Entry<S> {
+    /// The API's key.
+    pub key: i16,
+    /// Its name.
+    pub name: &'static str,
+    /// The oldest version served.
+    pub min: i16,
+    /// The newest version served.
+    pub max: i16,
+    /// The oldest version advertised.
+    pub shown_from: i16,
+    /// The request header's version for a version of the API; 2 means flexible.
+    pub request_header: fn(i16) -> i16,
+    /// The response header's version.
+    pub response_header: fn(i16) -> i16,
+    /// Who answers.
+    pub action: Action<S>,
+}
+
+impl<S> fmt::Debug for Action<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Answer(_) => "Answer",
+            Self::ApiVersions => "ApiVersions",
+            Self::Produce => "Produce",
+            Self::Fetch => "Fetch",
+        })
+    }
+}
+
+impl<S> fmt::Debug for Entry<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{} ({}) {}..={}",
+            self.name, self.key, self.min, self.max
+        )
+    }
+}
+
+impl<S: Send + Sync + 'static> Entry<S> {
+    /// The line of an [`Api`].
+    pub fn of<A: Api<S>>() -> Self {
+        Self {
+            key: A::Request::KEY,
+            name: A::NAME,
+            min: A::MIN,
+            max: A::MAX,
+            shown_from: A::SHOWN_FROM,
+            request_header: A::Request::header_version,
+            response_header: Response::<S, A>::header_version,
+            action: Action::Answer(|service, call, body| Box::pin(answer::<S, A>(service, call, body))),
+        }
+    }
+}
+
+async fn answer<S: Send + Sync + 'static, A: Api<S>>(service: Arc<S>, call: Call, body: Bytes) -> Answer {
+    let (version, correlation_id) = (call.version, call.correlation_id);
+    let request = decode::<A::Request>(A::SCHEMA, version, body)?;
+    let response = A::handle(service, call, request).await;
+    encode(&response, version, correlation_id)
+}
+
+/// Walks and then decodes a request body.
+pub fn decode<R: Request>(schema: Schema, version: i16, mut body: Bytes) -> Result<R, CallError> {
+    let flexible = R::header_version(version) >= 2;
+    schema::walk(schema, version, flexible, &body, MAX_ELEMENTS)?;
+    R::decode(&mut body, version).map_err(|error| CallError::Decode(error.to_string()))
+}
+
+/// A response as a whole frame.
+pub fn encode<R: Encodable + HeaderVersion>(response: &R, version: i16, correlation_id: i32) -> Answer {
+    let size = response
+        .compute_size(version)
+        .map_err(|error| CallError::Encode(error.to_string()))?;
+    let mut out = BytesMut::with_capacity(size.saturating_add(16));
+    let start = frame::start_response(&mut out, correlation_id, R::header_version(version));
+    response
+        .encode(&mut out, version)
+        .map_err(|error| CallError::Encode(error.to_string()))?;
+    frame::finish_response(&mut out, start, 0).map_err(|error| CallError::Encode(error.to_string()))?;
+    Ok(out)
+}
+
+/// The APIs by key.
+pub struct Table<S> {
+    entries: Vec<Entry<S>>,
+}
+
+impl<S> fmt::Debug for Table<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(&self.entries).finish()
+    }
+}
+
+impl<S> Table<S> {
+    /// A table of these entries. Of two with one key the later one holds.
+    pub fn new(entries: impl IntoIterator<Item = Entry<S>>) -> Self {
+        let mut table: Vec<Entry<S>> = Vec::new();
+        for entry in entries {
+            match table.binary_search_by_key(&entry.key, |known| known.key) {
+                Ok(at) => table[at] = entry,
+                Err(at) => table.insert(at, entry),
+            }
+        }
+        Self { entries: table }
+    }
+
+    /// The entry with this key.
+    pub fn get(&self, key: i16) -> Option<&Entry<S>> {
+        let at = self.entries.binary_search_by_key(&key, |entry| entry.key).ok()?;
+        self.entries.get(at)
+    }
+
+    /// All entries, by key.
+    pub fn entries(&self) -> &[Entry<S>] {
+        &self.entries
+    }
+}
