@@ -2,13 +2,14 @@
 //!
 //! The engine implements [`Broker`]; nothing here knows how it keeps topics. A refusal always carries an
 //! [`ErrorCode`] and a message for people: what was refused, with field, value and bound.
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use uuid::Uuid;
 
 use crate::telemetry::clock::Clock;
+use crate::telemetry::metrics::Metrics;
 use crate::wire::error_code::ErrorCode;
+pub use crate::wire::groups::messages::Client;
 use crate::wire::partition::Partition;
 
 /// Why something was not done.
@@ -66,19 +67,6 @@ impl Topic {
             .ok()
             .and_then(|index| self.partitions.get(index))
     }
-}
-
-/// Who is on the other end of a connection, as far as a request tells.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Client {
-    /// The client id of the request header; empty when null.
-    pub id: Arc<str>,
-    /// The address it comes from.
-    pub address: IpAddr,
-    /// The address as Kafka prints it: `/192.0.2.7`.
-    pub host: Arc<str>,
-    /// Unlike for any two connections of one process.
-    pub connection: u64,
 }
 
 /// The address clients are told to connect to.
@@ -235,17 +223,6 @@ pub struct LogDirectory {
     pub error: Option<ErrorCode>,
 }
 
-/// The position a fetch showed, for readers without a group.
-#[derive(Debug, Clone, Copy)]
-pub struct FetchPosition<'a> {
-    /// The topic.
-    pub topic: &'a Arc<Topic>,
-    /// The partition's number.
-    pub partition: i32,
-    /// The next offset it asked for.
-    pub offset: i64,
-}
-
 /// The storage engine as the protocol sees it.
 ///
 /// Look-ups are cheap and never wait. What writes state is asynchronous and durable once it answers.
@@ -261,6 +238,9 @@ pub trait Broker: Send + Sync + 'static {
 
     /// The time.
     fn clock(&self) -> &Arc<dyn Clock>;
+
+    /// Where requests are counted.
+    fn metrics(&self) -> &Metrics;
 
     /// The topic of this name.
     fn topic(&self, name: &str) -> Option<Arc<Topic>>;
@@ -288,9 +268,6 @@ pub trait Broker: Send + Sync + 'static {
         let _ = appended;
         std::future::ready(Ok(()))
     }
-
-    /// Told of every fetch by a consumer, before it is answered.
-    fn observe_fetch(&self, client: &Client, positions: &[FetchPosition<'_>]);
 
     /// Creates a topic; with `validate_only` checks all and changes nothing.
     fn create_topic(

@@ -8,6 +8,7 @@ pub mod client;
 pub mod error_code;
 pub mod frame;
 pub mod groups;
+pub mod limits;
 pub mod partition;
 pub mod reader;
 pub mod registry;

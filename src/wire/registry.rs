@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::wire::broker::Client;
 use crate::wire::frame;
-use crate::wire::schema::{self, Malformed, Schema};
+use crate::wire::schema::{self, Malformed, Schema, Walked};
 
 /// Elements one request may carry; each costs the decoder at most a few hundred bytes.
 pub const MAX_ELEMENTS: usize = 250_000;
@@ -102,6 +102,8 @@ pub struct Entry<S> {
     pub request_header: fn(i16) -> i16,
     /// The response header's version.
     pub response_header: fn(i16) -> i16,
+    /// The request's shape, to be walked before it is decoded; empty where the handler walks by itself.
+    pub schema: Schema,
     /// Who answers.
     pub action: Action<S>,
 }
@@ -128,6 +130,12 @@ impl<S> fmt::Debug for Entry<S> {
 }
 
 impl<S: Send + Sync + 'static> Entry<S> {
+    /// Checks that a body holds all it claims to, and no more elements than one request may carry.
+    pub fn walk(&self, version: i16, body: &[u8]) -> Result<Walked, Malformed> {
+        let flexible = (self.request_header)(version) >= 2;
+        schema::walk(self.schema, version, flexible, body, MAX_ELEMENTS)
+    }
+
     /// The line of an [`Api`].
     pub fn of<A: Api<S>>() -> Self {
         Self {
@@ -138,6 +146,7 @@ impl<S: Send + Sync + 'static> Entry<S> {
             shown_from: A::SHOWN_FROM,
             request_header: A::Request::header_version,
             response_header: Response::<S, A>::header_version,
+            schema: A::SCHEMA,
             action: Action::Answer(|service, call, body| Box::pin(answer::<S, A>(service, call, body))),
         }
     }
@@ -145,15 +154,13 @@ impl<S: Send + Sync + 'static> Entry<S> {
 
 async fn answer<S: Send + Sync + 'static, A: Api<S>>(service: Arc<S>, call: Call, body: Bytes) -> Answer {
     let (version, correlation_id) = (call.version, call.correlation_id);
-    let request = decode::<A::Request>(A::SCHEMA, version, body)?;
+    let request = decode::<A::Request>(version, body)?;
     let response = A::handle(service, call, request).await;
     encode(&response, version, correlation_id)
 }
 
-/// Walks and then decodes a request body.
-pub fn decode<R: Request>(schema: Schema, version: i16, mut body: Bytes) -> Result<R, CallError> {
-    let flexible = R::header_version(version) >= 2;
-    schema::walk(schema, version, flexible, &body, MAX_ELEMENTS)?;
+/// Decodes a request body that was walked ([`Entry::walk`]).
+pub fn decode<R: Request>(version: i16, mut body: Bytes) -> Result<R, CallError> {
     R::decode(&mut body, version).map_err(|error| CallError::Decode(error.to_string()))
 }
 
