@@ -7,4 +7,6 @@ pub mod clock_guard;
 pub mod config;
 pub mod data_directory;
 pub mod events;
+pub mod refusal;
 pub mod store;
+pub mod topics;
