@@ -1,12 +1,29 @@
 //! What a retention pass deletes, and who would lose by it: pure functions, no I/O, no clock inside.
 //!
-//! [`plan`] is the one place that knows Kafka's deletion rules. The pass executes its result and the guard calls
+//! [`plan`](plan()) is the one place that knows Kafka's deletion rules. The pass executes its result and the guard calls
 //! the very same function, so what a person is told before a change is what happens after it. Time, the log's
 //! bounds and the segments come in as arguments; nothing here can block, fail or forget.
+//!
+//! The guard in three steps: an [`Outlook`] for each partition, taken under that partition's lock; [`judge`] over all of them
+//! and all readers; where it says so, [`clamp`](clamp()) for the partitions that are held. A change that has to wait is
+//! judged again when its [`Watch`] says so.
+mod clamp;
+mod guard;
+mod headroom;
+mod message;
+mod outlook;
 mod plan;
 mod profile;
+mod readers;
 mod rules;
+mod watch;
 
+pub use clamp::{Clamped, clamp};
+pub use guard::{AlreadyLost, AtRisk, Cause, Decision, Held, Judgement, LastData, judge};
+pub use headroom::{Headroom, expires_at_ms, headroom};
+pub use outlook::{Outlook, PartitionView, Proposed};
 pub use plan::{Blocked, Deletion, FutureTime, Plan, Reason, plan};
 pub use profile::{SegmentFacts, SegmentProfile};
+pub use readers::{Known, Position, Reader, Standing, Unknown, matches};
 pub use rules::Rules;
+pub use watch::Watch;

@@ -1,4 +1,5 @@
 //! The settings that decide what a pass deletes.
+use crate::resource::settings::TopicSettings;
 
 /// One partition's retention settings, resolved: no unit, no default and no override left to look up.
 ///
@@ -30,6 +31,24 @@ impl Default for Rules {
     }
 }
 
+impl From<&TopicSettings> for Rules {
+    fn from(settings: &TopicSettings) -> Self {
+        // A topic that is also compacted closes its segments by `max.compaction.lag.ms` too (Kafka's `LogConfig.maxSegmentMs`).
+        let segment_ms = if settings.cleanup_policy.compact {
+            settings.segment_ms.min(settings.max_compaction_lag_ms)
+        } else {
+            settings.segment_ms
+        };
+        Self {
+            delete: settings.cleanup_policy.delete,
+            retention_ms: settings.retention_ms,
+            retention_bytes: settings.retention_bytes,
+            segment_ms,
+            segment_bytes: settings.segment_bytes,
+        }
+    }
+}
+
 impl Rules {
     /// Rules that delete nothing by age or size.
     pub fn unlimited() -> Self {
@@ -55,5 +74,33 @@ impl Rules {
     pub fn is_expired(&self, time_ms: i64, now_ms: i64) -> bool {
         self.age_limit_ms()
             .is_some_and(|limit| now_ms.saturating_sub(time_ms) > limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_kafkas_default() {
+        assert_eq!(Rules::from(&TopicSettings::default()), Rules::default());
+    }
+
+    #[test]
+    fn without_the_delete_policy_there_is_no_limit() {
+        let rules = Rules {
+            delete: false,
+            retention_ms: 0,
+            retention_bytes: 0,
+            ..Rules::default()
+        };
+        assert_eq!(
+            (
+                rules.age_limit_ms(),
+                rules.size_limit_bytes(),
+                rules.is_expired(0, i64::MAX)
+            ),
+            (None, None, false)
+        );
     }
 }

@@ -1,0 +1,165 @@
+//! The lowest settings between those in force and those asked for that lose nothing now.
+use std::ops::Range;
+
+use super::guard::LastData;
+use super::outlook::{PartitionView, Proposed, closes_sooner, taken};
+use super::rules::Rules;
+
+/// As much of a change as loses nothing on one partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clamped {
+    /// The settings to apply. No limit in them is below what was asked for, nor looser than both that and the one in force.
+    pub rules: Rules,
+    /// The position that every reader must reach before a lower step is possible.
+    pub steps_at: i64,
+}
+
+/// Finds them for one partition of [`Judgement::held`](super::Judgement::held). `slowest` is the first offset that the slowest
+/// reader has not read. `None` where what is asked for is not a matter of settings.
+///
+/// Each of `retention.ms` and `retention.bytes` is the least that is safe given the other, to the millisecond and the
+/// byte: the size limit is found first, with the loosest age limit allowed, then the age limit beside it.
+pub fn clamp(
+    view: &PartitionView<'_>,
+    slowest: i64,
+    now_ms: i64,
+    headroom_ms: i64,
+    last_data: &mut LastData<'_>,
+) -> Option<Clamped> {
+    let Proposed::Rules(asked) = view.proposed else {
+        return None;
+    };
+    let later_ms = now_ms.saturating_add(headroom_ms.max(0));
+    let mut asked_before: Vec<(Range<i64>, bool)> = Vec::new();
+    let mut loses = |rules: Rules, last_data: &mut LastData<'_>| {
+        let view = PartitionView {
+            proposed: Proposed::Rules(rules),
+            ..*view
+        };
+        let Some(taken) = taken(&view, now_ms, later_ms) else {
+            return false;
+        };
+        let unread = slowest.max(taken.start)..taken.end;
+        if unread.is_empty() {
+            return false;
+        }
+        if let Some((_, holds_data)) = asked_before.iter().find(|(range, _)| *range == unread) {
+            return *holds_data;
+        }
+        let holds_data = last_data(view.partition, unread.clone()).is_some();
+        asked_before.push((unread, holds_data));
+        holds_data
+    };
+
+    let in_force = &view.in_force;
+    let loosest_ms = looser(asked.retention_ms, in_force.age_limit_ms());
+    let loosest_bytes = looser(asked.retention_bytes, in_force.size_limit_bytes());
+    let mut rules = Rules {
+        retention_ms: loosest_ms,
+        retention_bytes: loosest_bytes,
+        ..asked
+    };
+    if loses(rules, last_data) {
+        // Even the limits in force lose something when the active segment is closed this early.
+        let gentle = gentler_segments(view, &rules, now_ms, later_ms);
+        rules = if loses(gentle, last_data) {
+            Rules {
+                segment_ms: asked.segment_ms.max(in_force.segment_ms),
+                segment_bytes: asked.segment_bytes.max(in_force.segment_bytes),
+                ..rules
+            }
+        } else {
+            gentle
+        };
+    }
+    rules.retention_bytes = least(asked.retention_bytes, loosest_bytes, |retention_bytes| {
+        !loses(
+            Rules {
+                retention_bytes,
+                ..rules
+            },
+            last_data,
+        )
+    });
+    rules.retention_ms = least(asked.retention_ms, loosest_ms, |retention_ms| {
+        !loses(
+            Rules {
+                retention_ms,
+                ..rules
+            },
+            last_data,
+        )
+    });
+    Some(Clamped {
+        rules,
+        steps_at: next_step(view, slowest, last_data),
+    })
+}
+
+/// The looser of a limit as asked for and one in force; negative is no limit.
+fn looser(asked: i64, in_force: Option<i64>) -> i64 {
+    match in_force {
+        Some(limit) if asked >= 0 => asked.max(limit),
+        _ => -1,
+    }
+}
+
+/// The least limit from `low` to `high` that is `safe`, given that every looser one is. `high` is taken to be safe.
+fn least(low: i64, high: i64, mut safe: impl FnMut(i64) -> bool) -> i64 {
+    if low < 0 || low == high {
+        return low;
+    }
+    let (mut low, mut top) = (low, if high < 0 { i64::MAX } else { high });
+    while low < top {
+        let middle = low + (top - low) / 2;
+        if safe(middle) {
+            top = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    if low == i64::MAX { high } else { low }
+}
+
+/// The smallest segment settings that do not close the active segment sooner than those in force.
+fn gentler_segments(view: &PartitionView<'_>, rules: &Rules, now_ms: i64, later_ms: i64) -> Rules {
+    let in_force = &view.in_force;
+    if !closes_sooner(view, rules, now_ms, later_ms) {
+        return *rules;
+    }
+    let age_ms = view
+        .active_since_ms
+        .map_or(i64::MIN, |since| later_ms.saturating_sub(since));
+    let size = view.profile.active().map_or(0, |active| active.size_bytes);
+    Rules {
+        segment_ms: rules.segment_ms.max(age_ms.min(in_force.segment_ms)),
+        segment_bytes: rules
+            .segment_bytes
+            .max(size.saturating_add(1).min(in_force.segment_bytes)),
+        ..*rules
+    }
+}
+
+/// The offset after the last data record of the segment that the slowest reader has yet to finish.
+fn next_step(view: &PartitionView<'_>, slowest: i64, last_data: &mut LastData<'_>) -> i64 {
+    let from = slowest.max(view.log_start);
+    let mut index = view.profile.position_of(from).unwrap_or_default();
+    while let Some(next) = view.profile.get(index + 1) {
+        let end = next.base_offset;
+        if let Some(last) = (from < end)
+            .then(|| last_data(view.partition, from..end))
+            .flatten()
+        {
+            return last.saturating_add(1);
+        }
+        index += 1;
+    }
+    (from < view.log_end)
+        .then(|| last_data(view.partition, from..view.log_end))
+        .flatten()
+        .map_or(view.log_end, |last| last.saturating_add(1))
+}
+
+#[cfg(test)]
+#[path = "clamp_tests.rs"]
+mod tests;
