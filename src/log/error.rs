@@ -144,9 +144,6 @@ pub enum AppendError {
     /// UNSUPPORTED_COMPRESSION_TYPE: a codec this request version or topic does not take.
     #[error("compression type {0} is not supported here")]
     UnsupportedCompressionType(i16),
-    /// UNSUPPORTED_FOR_MESSAGE_FORMAT: a batch of magic 0 or 1.
-    #[error("message format {0} is no longer accepted, only 2 is")]
-    UnsupportedForMessageFormat(i8),
     /// OUT_OF_ORDER_SEQUENCE_NUMBER.
     #[error("producer {producer_id}: sequence {sequence} does not follow {last_sequence}")]
     OutOfOrderSequence {

@@ -15,3 +15,4 @@ pub mod producer_state;
 pub mod records;
 pub mod snapshot;
 pub mod txn_index;
+pub mod validate;
