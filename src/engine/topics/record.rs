@@ -83,16 +83,6 @@ impl Layers {
     }
 }
 
-/// How far the creation of a topic has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Stage {
-    /// Recorded; directories may be missing, and a start makes them.
-    Creating,
-    /// Every directory was made; one that is missing now was lost.
-    Ready,
-}
-
 /// A request that was answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -113,8 +103,9 @@ pub struct TopicRecord {
     pub name: String,
     /// How many partitions it has.
     pub partitions: i32,
-    /// How far its creation has come.
-    pub stage: Stage,
+    /// How many of them had their directory made. The rest is made at the next start; one below this number whose directory
+    /// is missing was lost, and is never made anew over the loss.
+    pub directories: i32,
     /// The resource it belongs to.
     #[serde(default)]
     pub owner: Option<Owner>,
@@ -148,7 +139,7 @@ impl TopicRecord {
             id,
             name: name.to_owned(),
             partitions,
-            stage: Stage::Creating,
+            directories: 0,
             owner: None,
             readers: ReadersPolicy::default(),
             deletion_policy: DeletionPolicy::default(),

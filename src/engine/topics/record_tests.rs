@@ -44,7 +44,7 @@ fn the_highest_layer_wins_and_says_where_it_is() {
 #[test]
 fn a_record_survives_the_store() {
     let mut record = TopicRecord::new("orders", Uuid::new_v4(), 3, layered(), 7);
-    record.stage = Stage::Ready;
+    record.directories = 3;
     assert_eq!(TopicRecord::decode(&record.encode()).unwrap(), record);
     assert!(TopicRecord::decode(b"{}").is_err());
 }
