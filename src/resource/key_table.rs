@@ -28,7 +28,7 @@ pub const TOPIC_KEYS: &[TopicKey] = &[
         name: "compression.gzip.level",
         kind: Kind::Int,
         default: Some("-1"),
-        min: None,
+        min: Some(-1),
         max: Some(9),
         allowed: &[],
         broker_names: &[same("compression.gzip.level")],

@@ -258,6 +258,13 @@ impl TopicKey {
                 format!("Value must be no more than {max}"),
             ));
         }
+        if value == 0 && self.name == "compression.gzip.level" {
+            return Err(InvalidValue::value(
+                self,
+                text,
+                "Value must be between 1 and 9 or equal to -1",
+            ));
+        }
         Ok(value.to_string())
     }
 
@@ -373,7 +380,7 @@ pub fn wrong_names() -> Vec<WrongName> {
             };
             wrong.push(WrongName {
                 name: broker.name.to_owned(),
-                hint: format!("it is the broker's setting: on a topic write {}{unit}", key.name),
+                hint: format!("that is the broker's name, on a topic write {}{unit}", key.name),
             });
         }
         let camel = camel_case(key.name);

@@ -132,7 +132,7 @@ fn wrong_names_get_the_right_one() {
         .expect_err("broker name")
         .to_string();
     assert!(
-        error.starts_with("Unknown topic config name: log.retention.ms; it is the broker's setting"),
+        error.starts_with("Unknown topic config name: log.retention.ms; that is the broker's name"),
         "{error}"
     );
     for wrong in wrong_names() {
