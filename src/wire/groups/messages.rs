@@ -6,8 +6,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kafka_protocol::ResponseError;
 use uuid::Uuid;
+
+pub use crate::wire::broker::Refusal;
+use crate::wire::error_code::ErrorCode;
 
 /// Who sent a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -71,7 +73,7 @@ pub struct JoinedMember {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JoinReply {
     /// None on success.
-    pub error: Option<ResponseError>,
+    pub error: Option<ErrorCode>,
     /// -1 on an error.
     pub generation_id: i32,
     /// The group's protocol type.
@@ -90,7 +92,7 @@ pub struct JoinReply {
 
 impl JoinReply {
     /// A refusal that names the member id to go on with.
-    pub fn refused(error: ResponseError, member_id: impl Into<String>) -> Self {
+    pub fn refused(error: ErrorCode, member_id: impl Into<String>) -> Self {
         Self {
             error: Some(error),
             generation_id: -1,
@@ -127,7 +129,7 @@ pub struct SyncRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyncReply {
     /// None on success.
-    pub error: Option<ResponseError>,
+    pub error: Option<ErrorCode>,
     /// The group's protocol type.
     pub protocol_type: Option<String>,
     /// The chosen protocol.
@@ -138,7 +140,7 @@ pub struct SyncReply {
 
 impl SyncReply {
     /// A refusal.
-    pub fn refused(error: ResponseError) -> Self {
+    pub fn refused(error: ErrorCode) -> Self {
         Self {
             error: Some(error),
             protocol_type: None,
@@ -173,7 +175,7 @@ pub struct LeavingMember {
 }
 
 /// Answer to LeaveGroup: the group's error, or one result per member in the order asked.
-pub type LeaveReply = Result<Vec<Option<ResponseError>>, ResponseError>;
+pub type LeaveReply = Result<Vec<Option<ErrorCode>>, ErrorCode>;
 
 /// One partition of an OffsetCommit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -210,7 +212,7 @@ pub struct CommitRequest {
 }
 
 /// Topics with a result for each partition, in the order asked.
-pub type PartitionResults = Vec<(String, Vec<(i32, Option<ResponseError>)>)>;
+pub type PartitionResults = Vec<(String, Vec<(i32, Option<ErrorCode>)>)>;
 
 /// A committed position.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -237,7 +239,7 @@ pub struct FetchOffsetsRequest {
 }
 
 /// Answer to OffsetFetch for one group; `None` where nothing is committed.
-pub type FetchOffsetsReply = Result<Vec<(String, Vec<(i32, Option<FetchedOffset>)>)>, ResponseError>;
+pub type FetchOffsetsReply = Result<Vec<(String, Vec<(i32, Option<FetchedOffset>)>)>, ErrorCode>;
 
 /// A member in DescribeGroups.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -267,26 +269,6 @@ pub struct DescribedGroup {
     pub protocol: String,
     /// Its members.
     pub members: Vec<DescribedMember>,
-}
-
-/// A refusal with words for a person.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{error}: {message}")]
-pub struct Refusal {
-    /// The protocol's code.
-    pub error: ResponseError,
-    /// What was wrong, with names and bounds.
-    pub message: String,
-}
-
-impl Refusal {
-    /// A refusal with these words.
-    pub fn new(error: ResponseError, message: impl Into<String>) -> Self {
-        Self {
-            error,
-            message: message.into(),
-        }
-    }
 }
 
 /// A group in ListGroups.

@@ -1,7 +1,7 @@
 //! The seam between the protocol's handlers and whoever keeps groups.
 use std::future::Future;
 
-use kafka_protocol::ResponseError;
+use crate::wire::error_code::ErrorCode;
 
 use super::messages::{
     Client, CommitRequest, ConsumerHeartbeatReply, ConsumerHeartbeatRequest, DescribedConsumerGroup,
@@ -18,7 +18,7 @@ pub trait GroupService: Send + Sync + 'static {
     fn sync(&self, request: SyncRequest) -> impl Future<Output = SyncReply> + Send;
 
     /// Heartbeat.
-    fn heartbeat(&self, request: HeartbeatRequest) -> Result<(), ResponseError>;
+    fn heartbeat(&self, request: HeartbeatRequest) -> Result<(), ErrorCode>;
 
     /// LeaveGroup, for one or several members.
     fn leave(&self, group_id: &str, members: Vec<LeavingMember>) -> impl Future<Output = LeaveReply> + Send;
@@ -34,7 +34,7 @@ pub trait GroupService: Send + Sync + 'static {
         &self,
         group_id: &str,
         topics: Vec<(String, Vec<i32>)>,
-    ) -> impl Future<Output = Result<PartitionResults, ResponseError>> + Send;
+    ) -> impl Future<Output = Result<PartitionResults, ErrorCode>> + Send;
 
     /// DescribeGroups for one group; an unknown one, or one of the newer protocol, is refused.
     fn describe(&self, group_id: &str) -> Result<DescribedGroup, Refusal>;
@@ -43,10 +43,7 @@ pub trait GroupService: Send + Sync + 'static {
     fn list(&self, states: &[String], kinds: &[String]) -> Vec<ListedGroup>;
 
     /// DeleteGroups: one result per group in the order asked.
-    fn delete_groups(
-        &self,
-        group_ids: Vec<String>,
-    ) -> impl Future<Output = Vec<Option<ResponseError>>> + Send;
+    fn delete_groups(&self, group_ids: Vec<String>) -> impl Future<Output = Vec<Option<ErrorCode>>> + Send;
 
     /// ConsumerGroupHeartbeat.
     fn consumer_heartbeat(
