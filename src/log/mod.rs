@@ -7,6 +7,8 @@ pub mod batch_file;
 pub mod checkpoints;
 pub mod compression;
 pub mod error;
+#[doc(hidden)]
+pub mod faults;
 pub mod files;
 pub mod leader_epochs;
 pub mod legacy;

@@ -315,18 +315,18 @@ pub fn largest_timestamp(batch: &BatchSlice<'_>, cap: usize) -> Result<Option<(i
 /// batch and compaction has left gaps in it.
 pub fn has_data_in(batch: &BatchSlice<'_>, from: i64, to: i64, cap: usize) -> Result<bool, BatchError> {
     let header = &batch.header;
-    if header.is_control()
-        || header.record_count == 0
-        || header.base_offset >= to
-        || header.last_offset() < from
-    {
+    if header.is_control() || header.record_count == 0 || header.last_offset() < from || from >= to {
+        return Ok(false);
+    }
+    // Where a compressed message of magic 0 or 1 begins, only its records tell.
+    if header.magic >= 2 && header.base_offset >= to {
         return Ok(false);
     }
     let whole = header.magic >= 2 && header.base_offset >= from && header.last_offset() < to;
     let dense =
         header.magic >= 2 && i64::from(header.record_count) == i64::from(header.last_offset_delta) + 1;
     if whole || dense {
-        return Ok(from < to);
+        return Ok(true);
     }
     for record in OpenBatch::open(batch, cap)?.records() {
         if (from..to).contains(&record?.offset) {
