@@ -1,1 +1,6 @@
-//! (room)
+//! Reconciles Topics: observe, plan, act, tell.
+//!
+//! Level-triggered: whatever was missed, repeated or reordered, the next look at the resource and at storage decides alone.
+//! The same code serves a cluster and a directory of manifests; storage is reached through [`storage::Storage`] only.
+pub mod control_client;
+pub mod storage;
