@@ -1,0 +1,5 @@
+//! Apache Kafka 4.4.0 as the judge: what it does with the same records, settings and directories. Needs the peers: `tests/run kafka`.
+#[path = "../support/mod.rs"]
+mod support;
+
+mod broker;

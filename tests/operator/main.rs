@@ -1,0 +1,5 @@
+//! The operator on a real API server and etcd. Needs the peers: `tests/run operator`.
+#[path = "../support/mod.rs"]
+mod support;
+
+mod api_server;

@@ -1,0 +1,21 @@
+//! Free ports on the loopback address.
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Below the range that the kernel hands out for outgoing connections, so that a port found free stays free until its process binds it.
+const FIRST: u32 = 10_000;
+const COUNT: u32 = 22_000;
+
+/// A port of 127.0.0.1 that nothing listens on. Each call of a process answers another one; processes start at places of their own.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(7919);
+    for _ in 0..COUNT {
+        let port = FIRST + start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT;
+        let port = u16::try_from(port).expect("the range is below 65536");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no free port between {FIRST} and {}", FIRST + COUNT);
+}

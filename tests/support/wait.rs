@@ -1,0 +1,35 @@
+//! Waiting for an event: never a fixed sleep, always a deadline that fails the test.
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+/// Long enough for a loaded two-core machine; a test that needs more says so.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks again and again until `probe` answers; panics with its last reason after `patience`.
+#[track_caller]
+pub fn eventually<T, E: Display>(
+    what: &str,
+    patience: Duration,
+    mut probe: impl FnMut() -> Result<T, E>,
+) -> T {
+    let deadline = Instant::now() + patience;
+    let mut pause = Duration::from_millis(5);
+    loop {
+        match probe() {
+            Ok(found) => return found,
+            Err(reason) if Instant::now() >= deadline => {
+                panic!("waited {patience:?} for {what}: {reason}")
+            }
+            Err(_) => std::thread::sleep(pause),
+        }
+        pause = (pause * 3 / 2).min(Duration::from_millis(200));
+    }
+}
+
+/// [`eventually`] for a condition.
+#[track_caller]
+pub fn until(what: &str, patience: Duration, mut condition: impl FnMut() -> bool) {
+    eventually(what, patience, || {
+        condition().then_some(()).ok_or("it did not come")
+    });
+}
