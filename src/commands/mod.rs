@@ -9,9 +9,12 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub mod complete;
+pub mod crd;
 pub mod demo;
 pub mod explain;
 pub mod shared;
+pub mod status;
+mod table;
 
 /// The version that `--version` prints: the release and the commit it was built from.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("TIDEMARK_COMMIT"), ")");
@@ -36,6 +39,10 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Show Topics and their status, as `kubectl get topics` does
+    Status(status::Status),
+    /// Print the CustomResourceDefinition of Topic
+    Crd(crd::Crd),
     /// Say what a condition's reason means and what to do about it
     Explain(explain::Explain),
     /// Print a completion script for a shell
@@ -81,6 +88,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn dispatch(cli: Cli) -> anyhow::Result<Outcome> {
     match cli.command {
+        Command::Status(command) => command.run(),
+        Command::Crd(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Completions(command) => command.run(),
         Command::Man(command) => command.run(),

@@ -1,5 +1,15 @@
 //! Flags that several commands have in common, under one name and one environment variable each.
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
+
+/// Where the data directory is.
+#[derive(Debug, Clone, Args)]
+pub struct DataFlag {
+    /// The data directory
+    #[arg(long, env = "TIDEMARK_DATA", default_value = "./data", value_name = "DIR")]
+    pub data: PathBuf,
+}
 
 /// How log lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,0 +1,22 @@
+//! `tidemark crd`: the CustomResourceDefinition, as `crds/` holds it.
+use anyhow::Context;
+use clap::Args;
+
+use super::Outcome;
+use crate::resource::crd;
+
+/// Prints the CustomResourceDefinition of Topic as YAML.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  tidemark crd | kubectl apply -f -")]
+pub struct Crd {}
+
+impl Crd {
+    /// Prints the definition on standard output.
+    ///
+    /// # Errors
+    /// When the definition cannot be written as YAML.
+    pub fn run(self) -> anyhow::Result<Outcome> {
+        print!("{}", crd::yaml().context("write the definition as YAML")?);
+        Ok(Outcome::Done)
+    }
+}
