@@ -1,0 +1,53 @@
+//! SyncGroup (14): the leader gives, everybody gets the assignment.
+use std::sync::Arc;
+
+use kafka_protocol::messages::{SyncGroupRequest, SyncGroupResponse};
+
+use crate::wire::apis::{group_code, optional};
+use crate::wire::groups::GroupService;
+use crate::wire::groups::messages::SyncRequest;
+use crate::wire::registry::{Api, Call};
+use crate::wire::schema::{Schema, requests};
+
+/// From here on the response repeats the protocol; clients refuse one that does not.
+const PROTOCOL_SINCE: i16 = 5;
+
+/// The API.
+#[derive(Debug)]
+pub struct SyncGroup;
+
+impl<S: GroupService> Api<S> for SyncGroup {
+    type Request = SyncGroupRequest;
+    const NAME: &'static str = "SyncGroup";
+    const MIN: i16 = 0;
+    const MAX: i16 = 5;
+    const SCHEMA: Schema = requests::SYNC_GROUP;
+
+    async fn handle(groups: Arc<S>, call: Call, request: SyncGroupRequest) -> SyncGroupResponse {
+        let assignments = request
+            .assignments
+            .into_iter()
+            .map(|given| (given.member_id.to_string(), given.assignment));
+        let reply = groups
+            .sync(SyncRequest {
+                group_id: request.group_id.to_string(),
+                generation_id: request.generation_id,
+                member_id: request.member_id.to_string(),
+                instance_id: request.group_instance_id.map(|id| id.to_string()),
+                protocol_type: request.protocol_type.map(|name| name.to_string()),
+                protocol_name: request.protocol_name.map(|name| name.to_string()),
+                assignments: assignments.collect(),
+            })
+            .await;
+        let response = SyncGroupResponse::default()
+            .with_error_code(group_code(reply.error))
+            .with_assignment(reply.assignment);
+        if call.version >= PROTOCOL_SINCE {
+            response
+                .with_protocol_type(optional(reply.protocol_type))
+                .with_protocol_name(optional(reply.protocol_name))
+        } else {
+            response
+        }
+    }
+}
