@@ -139,6 +139,22 @@ pub fn strays(offsets: &[i64], segment_bases: &[i64]) -> Vec<i64> {
     strays
 }
 
+/// Reads one snapshot; `None` if it is not there.
+///
+/// # Errors
+/// [`LogError::Malformed`] if it is damaged.
+pub fn load(files: &dyn Files, path: &Path) -> Result<Option<ProducerStates>, LogError> {
+    let Some(bytes) = files::read_small(files, path, LIMIT)? else {
+        return Ok(None);
+    };
+    let producers = decode(&bytes).map_err(|what| LogError::malformed(path, what))?;
+    let mut states = ProducerStates::default();
+    for (producer_id, entry) in producers {
+        states.restore(producer_id, entry);
+    }
+    Ok(Some(states))
+}
+
 /// Reads the newest valid snapshot in `above < offset <= up_to` and gives its offset and the producers not expired at `now_ms`.
 /// Damaged ones on the way are removed. `None` if there is none.
 pub fn load_newest(

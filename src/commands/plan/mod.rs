@@ -1,2 +1,0 @@
-//! `tidemark plan`.
-pub mod render;

@@ -1,0 +1,7 @@
+//! The partition log held to Kafka's rules: numbered scenarios, worked examples, a model, faults.
+//!
+//! The numbers are those of the scenario tables that the README of this folder lists, together with the ones that lie outside.
+#[allow(dead_code)]
+mod bench;
+
+mod time_retention;
