@@ -12,6 +12,7 @@ pub mod complete;
 pub mod crd;
 pub mod demo;
 pub mod explain;
+pub mod plan;
 pub mod shared;
 pub mod status;
 mod table;

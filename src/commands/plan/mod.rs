@@ -1,0 +1,2 @@
+//! `tidemark plan`.
+pub mod render;
