@@ -12,6 +12,7 @@ pub mod complete;
 pub mod crd;
 pub mod demo;
 pub mod explain;
+pub mod inspect;
 pub mod plan;
 pub mod shared;
 pub mod status;
@@ -46,6 +47,8 @@ enum Command {
     Crd(crd::Crd),
     /// Say what a condition's reason means and what to do about it
     Explain(explain::Explain),
+    /// Look into partition directories, Kafka's or our own, without changing anything
+    Inspect(inspect::Inspect),
     /// Print a completion script for a shell
     Completions(complete::Completions),
     /// Write the manual pages to a directory
@@ -92,6 +95,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Status(command) => command.run(),
         Command::Crd(command) => command.run(),
         Command::Explain(command) => command.run(),
+        Command::Inspect(command) => command.run(),
         Command::Completions(command) => command.run(),
         Command::Man(command) => command.run(),
     }

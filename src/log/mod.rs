@@ -19,6 +19,7 @@ pub mod flush;
 pub mod handles;
 pub mod index;
 mod index_file;
+pub mod inspect;
 pub mod leader_epochs;
 mod leftovers;
 pub mod legacy;
