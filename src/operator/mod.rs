@@ -2,5 +2,12 @@
 //!
 //! Level-triggered: whatever was missed, repeated or reordered, the next look at the resource and at storage decides alone.
 //! The same code serves a cluster and a directory of manifests; storage is reached through [`storage::Storage`] only.
+pub mod backoff;
 pub mod control_client;
+#[cfg(test)]
+mod fake_storage;
+pub mod notices;
+pub mod plan;
+pub mod reconcile;
+pub mod status;
 pub mod storage;
