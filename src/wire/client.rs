@@ -113,7 +113,8 @@ fn wire_record(offset: i64, record: &ClientRecord) -> Record {
         producer_epoch: NO_PRODUCER_EPOCH,
         timestamp_type: TimestampType::Creation,
         offset,
-        sequence: NO_SEQUENCE,
+        // The encoder starts a new batch where sequences do not rise with the offsets.
+        sequence: NO_SEQUENCE.wrapping_add(offset as i32),
         timestamp: record.timestamp_ms,
         key: record.key.clone(),
         value: record.value.clone(),

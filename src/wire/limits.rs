@@ -76,6 +76,13 @@ impl Limits {
 #[derive(Debug)]
 pub struct Charge(#[allow(dead_code)] Option<OwnedSemaphorePermit>);
 
+impl Charge {
+    /// No charge at all.
+    pub const fn none() -> Self {
+        Self(None)
+    }
+}
+
 /// The bytes all connections of a listener may hold.
 #[derive(Debug)]
 pub struct Budget {

@@ -5,11 +5,20 @@
 pub mod apis;
 pub mod broker;
 pub mod client;
+mod connection;
+mod encode;
 pub mod error_code;
+mod fetch;
 pub mod frame;
 pub mod groups;
 pub mod limits;
 pub mod partition;
+mod produce;
 pub mod reader;
+pub mod refusal;
 pub mod registry;
+pub mod reply;
 pub mod schema;
+pub mod server;
+#[cfg(test)]
+mod test_broker;
