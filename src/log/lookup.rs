@@ -126,6 +126,19 @@ impl PartitionLog {
             .map_or(-1, |latest| latest.epoch)
     }
 
+    /// Producers whose sequences are known, by id; rising.
+    pub fn producer_ids(&self) -> Vec<i64> {
+        let writer = self.writer.lock();
+        let mut ids: Vec<i64> = writer.producers.producers().keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Forgets producers that have been idle for `expiration_ms` at wall time `now_ms` and have no open transaction; says how many.
+    pub fn expire_producers(&self, now_ms: i64, expiration_ms: i64) -> usize {
+        self.writer.lock().producers.expire(now_ms, expiration_ms)
+    }
+
     /// The newest epoch not above `epoch`, and where it ended, as OffsetForLeaderEpoch answers; `(-1, -1)` where nothing is known.
     pub fn end_offset_for_epoch(&self, epoch: i32) -> (i32, i64) {
         let writer = self.writer.lock();

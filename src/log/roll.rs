@@ -158,6 +158,11 @@ impl PartitionLog {
         Ok(true)
     }
 
+    /// What was drawn for the active segment from `segment.jitter.ms`, ms.
+    pub fn segment_jitter_ms(&self) -> i64 {
+        self.view.lock().active.limits.jitter_ms
+    }
+
     /// Closes the active segment and begins a new one at the log end. An empty active segment is begun anew in place.
     ///
     /// The new files come first: as long as one of them cannot be made the old segment stays the active one, complete.

@@ -57,8 +57,23 @@ impl Bench {
         Self::with(Arc::new(DiskFiles), settings)
     }
 
+    /// A log whose high watermark follows only when told to ([`PartitionLog::commit`]).
+    pub fn lagging(settings: &[(&str, &str)]) -> Self {
+        let mut bench = Self::unopened(Arc::new(DiskFiles), settings);
+        bench.durability = Durability::Ack;
+        bench.open(true, 0).unwrap();
+        bench
+    }
+
     /// As [`Bench::new`], on another file system.
     pub fn with(files: Arc<dyn Files>, settings: &[(&str, &str)]) -> Self {
+        let mut bench = Self::unopened(files, settings);
+        bench.open(true, 0).unwrap();
+        bench
+    }
+
+    /// A directory in which nothing is open yet.
+    pub fn unopened(files: Arc<dyn Files>, settings: &[(&str, &str)]) -> Self {
         let mut bench = Self {
             directory: tempfile::tempdir().unwrap(),
             clock: Arc::new(ManualClock::at(NOW)),
@@ -72,8 +87,41 @@ impl Bench {
         for (key, value) in settings {
             bench.settings.insert((*key).to_owned(), (*value).to_owned());
         }
-        bench.open(true, 0).unwrap();
         bench
+    }
+
+    /// Puts a `.log` file in place, batches as given.
+    pub fn put_log(&self, base_offset: i64, batches: &[Vec<u8>]) {
+        std::fs::write(self.file(&format!("{base_offset:020}.log")), batches.concat()).unwrap();
+    }
+
+    /// Sets the modification time of a file, ms.
+    pub fn touch(&self, name: &str, modified_ms: i64) {
+        let file = std::fs::File::options()
+            .write(true)
+            .open(self.file(name))
+            .unwrap();
+        let since = std::time::Duration::from_millis(modified_ms as u64);
+        file.set_modified(std::time::UNIX_EPOCH + since).unwrap();
+    }
+
+    /// Appends batches of 100 bytes that stay above the high watermark of a lagging log.
+    pub fn hidden(&self, count: i64, timestamp: i64) -> &Self {
+        for _ in 0..count {
+            self.log()
+                .append_buffered(&one(timestamp), 0, Origin::Client)
+                .unwrap();
+        }
+        self
+    }
+
+    /// Begins a new segment, as the idle roll does after `segment.ms`.
+    pub fn roll(&self) -> &Self {
+        assert!(
+            self.log().idle_roll(i64::MAX).unwrap(),
+            "the active segment is empty"
+        );
+        self
     }
 
     pub fn resolved(&self) -> Arc<TopicSettings> {

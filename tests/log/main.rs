@@ -4,4 +4,9 @@
 #[allow(dead_code)]
 mod bench;
 
+mod file_handling;
+mod log_start;
+mod reading;
+mod rolling;
+mod size_retention;
 mod time_retention;
