@@ -2,7 +2,7 @@
 use std::ops::Range;
 
 use super::guard::LastData;
-use super::outlook::{PartitionView, Proposed, closes_sooner, taken};
+use super::outlook::{PartitionView, Proposed, last_append_kept_apart, taken};
 use super::rules::Rules;
 
 /// As much of a change as loses nothing on one partition.
@@ -124,7 +124,7 @@ fn least(low: i64, high: i64, mut safe: impl FnMut(i64) -> bool) -> i64 {
 /// The smallest segment settings that do not close the active segment sooner than those in force.
 fn gentler_segments(view: &PartitionView<'_>, rules: &Rules, now_ms: i64, later_ms: i64) -> Rules {
     let in_force = &view.in_force;
-    if !closes_sooner(view, rules, now_ms, later_ms) {
+    if last_append_kept_apart(view, rules, now_ms, later_ms).is_none() {
         return *rules;
     }
     let age_ms = view

@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::outlook::Outlook;
+use super::outlook::{Eases, Outlook};
 use super::readers::{Counted, Known, Reader, Standing};
 use crate::resource::contract::{
     IgnoredReader, MOST_READERS_LISTED, OnLoss, Outcome, PartitionVerdict, ReaderAtRisk, ReaderKind,
@@ -118,8 +118,8 @@ pub struct Held {
     pub slowest: i64,
     /// The position that every reader must reach.
     pub safe_at: i64,
-    /// When the settings in force will have taken those records anyway, in milliseconds; `None` for never.
-    pub settles_at_ms: Option<i64>,
+    /// What besides the readers can take it out of the way.
+    pub eases: Eases,
 }
 
 /// The guard's verdict on a change.
@@ -207,7 +207,7 @@ pub fn judge(
             partition: outlook.partition,
             slowest,
             safe_at,
-            settles_at_ms: outlook.settles_at_ms,
+            eases: outlook.eases,
         });
         let in_the_way = counted
             .all()

@@ -21,7 +21,7 @@ mod watch;
 pub use clamp::{Clamped, clamp};
 pub use guard::{AlreadyLost, AtRisk, Cause, Decision, Held, Judgement, LastData, judge};
 pub use headroom::{Headroom, expires_at_ms, headroom};
-pub use outlook::{Outlook, PartitionView, Proposed};
+pub use outlook::{Eases, Outlook, PartitionView, Proposed};
 pub use plan::{Blocked, Deletion, FutureTime, Plan, Reason, plan};
 pub use profile::{SegmentFacts, SegmentProfile};
 pub use readers::{Known, Position, Reader, Standing, Unknown, matches};

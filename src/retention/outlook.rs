@@ -69,12 +69,23 @@ pub struct Outlook {
     pub bytes_freed: i64,
     /// The offsets that are taken sooner than under the settings in force. The change is a lowering where there are any.
     pub taken: Option<Range<i64>>,
-    /// When the settings in force will have taken all of that too, in milliseconds; `None` for never.
-    pub settles_at_ms: Option<i64>,
+    /// What besides a reader can make that less, where there is any.
+    pub eases: Eases,
     /// Whether [`clamp`](super::clamp()) can find settings between; a deletion has none.
     pub can_clamp: bool,
     /// Whether the new `retention.ms` is a thousandth of the old one: seconds in a field of milliseconds.
     pub looks_like_seconds: bool,
+}
+
+/// What besides a reader can make less of what a change takes sooner than the settings in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Eases {
+    /// The next moment, in milliseconds, at which time alone does: the settings in force take the oldest part of it too.
+    pub at_ms: Option<i64>,
+    /// The size of the log at which the settings in force take the oldest part of it.
+    pub at_bytes: Option<i64>,
+    /// Whether any record that comes in may: the active segment is part of it and gets younger.
+    pub on_append: bool,
 }
 
 impl Outlook {
@@ -102,7 +113,7 @@ impl Outlook {
             }
             Proposed::DeleteTopic => (log_end, profile.total_bytes()),
         };
-        let taken = taken(view, now_ms, later_ms);
+        let (taken, eases) = taken_and_eases(view, now_ms, later_ms).unzip();
         Self {
             partition: view.partition,
             log_start,
@@ -112,18 +123,8 @@ impl Outlook {
             start_in_force: kept.new_log_start,
             start_proposed,
             bytes_freed,
-            settles_at_ms: taken.as_ref().and_then(|taken| {
-                let last = profile.position_of(taken.end.saturating_sub(1))?;
-                let reach = reach(profile, log_start, high_watermark, log_end, &in_force);
-                let at_ms = Fate {
-                    profile,
-                    reach,
-                    rules: in_force,
-                }
-                .goes_at(last);
-                (at_ms < i64::MAX).then_some(at_ms)
-            }),
             taken,
+            eases: eases.unwrap_or_default(),
             can_clamp: matches!(view.proposed, Proposed::Rules(_)),
             looks_like_seconds: match view.proposed {
                 Proposed::Rules(rules) => rules
@@ -153,6 +154,10 @@ fn records_end(offset: i64, log_start: i64, high_watermark: i64) -> i64 {
 
 /// The offsets that what is proposed takes sooner than the settings in force do.
 pub(super) fn taken(view: &PartitionView<'_>, now_ms: i64, later_ms: i64) -> Option<Range<i64>> {
+    taken_and_eases(view, now_ms, later_ms).map(|(taken, _)| taken)
+}
+
+fn taken_and_eases(view: &PartitionView<'_>, now_ms: i64, later_ms: i64) -> Option<(Range<i64>, Eases)> {
     let PartitionView {
         profile,
         log_start,
@@ -164,74 +169,89 @@ pub(super) fn taken(view: &PartitionView<'_>, now_ms: i64, later_ms: i64) -> Opt
     let start = |deleted| start_after(profile, deleted, log_start, log_end);
     let gone =
         |rules: &Rules, at_ms| plan(profile, log_start, high_watermark, log_end, at_ms, rules).deleted();
-    let span = |from: i64, to: i64| (from < to).then_some(from..to);
-    let proposed = match view.proposed {
-        Proposed::Rules(rules) if rules == in_force => return None,
-        Proposed::Rules(rules) => rules,
-        Proposed::DeleteRecords(offset) => {
-            return span(
-                start(gone(&in_force, now_ms)),
-                records_end(offset, log_start, high_watermark),
-            );
-        }
-        Proposed::DeleteTopic => return span(start(gone(&in_force, now_ms)), log_end),
-    };
-
     let fate = |rules: Rules| Fate {
         profile,
         reach: reach(profile, log_start, high_watermark, log_end, &rules),
         rules,
     };
-    let (old, new) = (fate(in_force), fate(proposed));
-    let active = profile.len().saturating_sub(1);
-    let closes_sooner = closes_sooner(view, &proposed, now_ms, later_ms);
-
+    let old = fate(in_force);
+    let span = |first: usize, from: i64, to: i64, last_append_ms: Option<i64>| {
+        (from < to).then(|| (from..to, old.eases(first, to == log_end, last_append_ms)))
+    };
     let mut first = gone(&in_force, now_ms);
+    let proposed = match view.proposed {
+        Proposed::Rules(rules) if rules == in_force => return None,
+        Proposed::Rules(rules) => rules,
+        Proposed::DeleteRecords(offset) => {
+            return span(
+                first,
+                start(first),
+                records_end(offset, log_start, high_watermark),
+                None,
+            );
+        }
+        Proposed::DeleteTopic => return span(first, start(first), log_end, None),
+    };
+
+    let new = fate(proposed);
+    let active = profile.len().saturating_sub(1);
     let mut end = gone(&proposed, later_ms);
-    if closes_sooner && old.reach.by_size <= active {
+    let last_append_ms = last_append_kept_apart(view, &proposed, now_ms, later_ms);
+    // Where the size rule in force takes the active segment, no record that comes in saves it.
+    let saved_ms = last_append_ms
+        .filter(|_| old.reach.by_size <= active)
+        .map(|append_ms| {
+            old.rules
+                .age_limit_ms()
+                .map_or(i64::MAX, |limit| plus(append_ms, limit))
+        });
+    if saved_ms.is_some() {
         first = first.min(active);
     }
     if first >= end {
         return None;
     }
     let sooner = |index: usize| {
-        let kept_until = if closes_sooner && index == active && old.reach.by_size <= active {
-            i64::MAX
-        } else {
-            old.goes_at(index)
-        };
-        new.goes_at(index) < kept_until
+        let kept_until = saved_ms.filter(|_| index == active).unwrap_or(i64::MIN);
+        new.goes_at(index) < old.goes_at(index).max(kept_until)
     };
     // Both sides' times rise with the segments, so what is taken sooner is a suffix of the candidates; or a prefix,
     // where the size rule takes a young segment out of the way under the new settings only.
     if new.reach.by_size <= old.reach.by_size {
         first = partition_point(first, end, |index| !sooner(index));
-    } else if !(closes_sooner && end == profile.len()) {
+    } else if !(saved_ms.is_some() && end == profile.len()) {
         end = partition_point(first, end, sooner);
     }
     if first >= end {
         None
     } else {
-        span(start(first), start(end))
+        span(first, start(first), start(end), last_append_ms)
     }
 }
 
-/// Whether the new settings close the active segment before its next record where those in force would not.
-pub(super) fn closes_sooner(view: &PartitionView<'_>, proposed: &Rules, now_ms: i64, later_ms: i64) -> bool {
-    let in_force = &view.in_force;
-    if proposed.segment_ms >= in_force.segment_ms && proposed.segment_bytes >= in_force.segment_bytes {
-        return false;
-    }
-    let Some(active) = view.profile.active().filter(|active| active.size_bytes > 0) else {
-        return false;
+/// Where the new settings close the active segment before a record that those in force would still add to it: the last
+/// moment, up to `later_ms`, at which such a record may come.
+pub(super) fn last_append_kept_apart(
+    view: &PartitionView<'_>,
+    proposed: &Rules,
+    now_ms: i64,
+    later_ms: i64,
+) -> Option<i64> {
+    let active = view.profile.active().filter(|active| active.size_bytes > 0)?;
+    let closes_at = |rules: &Rules| {
+        if active.size_bytes >= rules.segment_bytes {
+            return i64::MIN;
+        }
+        view.active_since_ms
+            .map_or(i64::MAX, |since| plus(since, rules.segment_ms))
     };
-    let closes = |rules: &Rules, at_ms: i64| {
-        active.size_bytes >= rules.segment_bytes
-            || view
-                .active_since_ms
-                .is_some_and(|since| at_ms.saturating_sub(since) > rules.segment_ms)
-    };
-    closes(proposed, later_ms) && !closes(in_force, now_ms)
+    let (old, new) = (closes_at(&view.in_force), closes_at(proposed).max(now_ms));
+    (new <= later_ms && new < old).then(|| old.saturating_sub(1).min(later_ms))
+}
+
+/// The first moment that is more than `limit_ms` after `time_ms`.
+fn plus(time_ms: i64, limit_ms: i64) -> i64 {
+    time_ms.saturating_add(limit_ms).saturating_add(1)
 }
 
 /// When each segment goes under some rules, as far as time alone decides.
@@ -256,7 +276,25 @@ impl Fate<'_> {
             .profile
             .latest_time_ms(self.reach.by_size, index)
             .unwrap_or(i64::MAX);
-        newest_ms.saturating_add(limit_ms).saturating_add(1)
+        plus(newest_ms, limit_ms)
+    }
+
+    /// What eases a change that takes segments from `first` on sooner than these rules do.
+    fn eases(&self, first: usize, takes_active: bool, last_append_ms: Option<i64>) -> Eases {
+        let time_takes = Some(self.goes_at(first)).filter(|at_ms| *at_ms < i64::MAX);
+        Eases {
+            // After the last append that could have been kept apart, the change closes the segment no sooner.
+            at_ms: time_takes
+                .into_iter()
+                .chain(last_append_ms.map(|at_ms| at_ms.saturating_add(1)))
+                .min(),
+            at_bytes: self
+                .rules
+                .size_limit_bytes()
+                .map(|limit| limit.saturating_add(self.profile.bytes_in_first(first + 1)))
+                .filter(|_| first < self.reach.limit),
+            on_append: takes_active,
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::clamp::Clamped;
 use super::guard::Judgement;
+use super::outlook::Eases;
 use crate::resource::contract::ReaderKind;
 
 /// The readers a held change waits for, and how far each has to come.
@@ -20,7 +21,8 @@ pub struct Watch {
     done: usize,
     /// Whether one partition is enough: each can step down by itself.
     any: bool,
-    wake_at_ms: Option<i64>,
+    /// By partition, what else can take it out of the way.
+    eases: HashMap<i32, Eases>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -32,11 +34,10 @@ struct Awaited {
 impl Watch {
     /// Waits until every reader that holds the change back is past what it would lose.
     pub fn until_safe(judgement: &Judgement) -> Self {
-        let mut watch = Self::default();
+        let mut watch = Self::over(judgement, false);
         for risk in &judgement.at_risk {
             watch.wait_for(risk.kind, &risk.name, risk.partition, risk.safe_at);
         }
-        watch.wake_at_ms = judgement.held.iter().filter_map(|held| held.settles_at_ms).min();
         watch
     }
 
@@ -59,14 +60,33 @@ impl Watch {
                 watch.wait_for(risk.kind, &risk.name, risk.partition, *steps_at);
             }
         }
-        watch.wake_at_ms = judgement.held.iter().filter_map(|held| held.settles_at_ms).min();
         watch
     }
 
+    fn over(judgement: &Judgement, any: bool) -> Self {
+        let eases = judgement
+            .held
+            .iter()
+            .map(|held| (held.partition, held.eases))
+            .collect();
+        Self {
+            any,
+            eases,
+            ..Self::default()
+        }
+    }
+
     /// The earliest time, in milliseconds, at which time alone can change the verdict: the settings in force take what
-    /// the change would have taken. `None` where they never do.
+    /// the change would have taken. `None` where they never do. A wall clock that is set back is a reason of its own.
     pub fn wake_at_ms(&self) -> Option<i64> {
-        self.wake_at_ms
+        self.eases.values().filter_map(|eases| eases.at_ms).min()
+    }
+
+    /// Notes an append after which the partition's log is `size_bytes` long. True when the change should be judged again.
+    pub fn appended(&self, partition: i32, size_bytes: i64) -> bool {
+        self.eases.get(&partition).is_some_and(|eases| {
+            eases.on_append || eases.at_bytes.is_some_and(|at_bytes| size_bytes >= at_bytes)
+        })
     }
 
     /// Notes a commit or fetch: `position` is the next offset the reader will read. True when the change should be

@@ -14,7 +14,11 @@ fn outlooks() -> [Outlook; 2] {
         start_proposed: 600,
         bytes_freed: 600,
         taken: Some(0..600),
-        settles_at_ms: (partition == 1).then_some(77),
+        eases: Eases {
+            at_ms: (partition == 1).then_some(77),
+            at_bytes: Some(2_000),
+            on_append: partition == 1,
+        },
         can_clamp: true,
         looks_like_seconds: false,
     })
@@ -95,4 +99,12 @@ fn departures_matter_only_for_readers_in_the_way() {
         "also as a required group without a position"
     );
     assert!(!watch.waits_for(ReaderKind::Group, "fast"));
+}
+
+#[test]
+fn an_append_matters_where_it_makes_the_active_segment_younger_or_the_size_rule_in_force_due() {
+    let watch = Watch::until_safe(&judged(&readers(), OnLoss::Refuse));
+    assert!(!watch.appended(0, 1_999) && watch.appended(0, 2_000));
+    assert!(watch.appended(1, 1));
+    assert!(!watch.appended(2, i64::MAX), "nothing waits for that partition");
 }
