@@ -19,6 +19,9 @@ pub struct Clamped {
 ///
 /// Each of `retention.ms` and `retention.bytes` is the least that is safe given the other, to the millisecond and the
 /// byte: the size limit is found first, with the loosest age limit allowed, then the age limit beside it.
+///
+/// Once they are in force, the change is to be judged again: what it still waits for is told from these settings, and
+/// where nothing of it is left that a reader would lose, the rest goes in at once.
 pub fn clamp(
     view: &PartitionView<'_>,
     slowest: i64,
@@ -90,10 +93,9 @@ pub fn clamp(
             last_data,
         )
     });
-    Some(Clamped {
-        rules,
-        steps_at: next_step(view, slowest, last_data),
-    })
+    let first_taken = taken(view, now_ms, later_ms).map_or(slowest, |taken| taken.start);
+    let steps_at = next_step(view, slowest.max(first_taken), last_data);
+    Some(Clamped { rules, steps_at })
 }
 
 /// The looser of a limit as asked for and one in force; negative is no limit.
@@ -140,9 +142,9 @@ fn gentler_segments(view: &PartitionView<'_>, rules: &Rules, now_ms: i64, later_
     }
 }
 
-/// The offset after the last data record of the segment that the slowest reader has yet to finish.
-fn next_step(view: &PartitionView<'_>, slowest: i64, last_data: &mut LastData<'_>) -> i64 {
-    let from = slowest.max(view.log_start);
+/// The offset after the last data record of the segment that a reader at `from` has yet to finish.
+fn next_step(view: &PartitionView<'_>, from: i64, last_data: &mut LastData<'_>) -> i64 {
+    let from = from.max(view.log_start);
     let mut index = view.profile.position_of(from).unwrap_or_default();
     while let Some(next) = view.profile.get(index + 1) {
         let end = next.base_offset;

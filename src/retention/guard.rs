@@ -137,7 +137,7 @@ pub struct Judgement {
     pub ignored: Vec<IgnoredReader>,
     /// Partitions whose log start moves, or that a reader at risk is on.
     pub partitions: Vec<PartitionVerdict>,
-    /// Partitions on which readers are in the way.
+    /// Partitions on which readers are in the way, or all that lose data where nobody is known and that refuses.
     pub held: Vec<Held>,
     /// Readers at risk, those with most to lose first.
     pub at_risk: Vec<AtRisk>,
@@ -180,14 +180,17 @@ pub fn judge(
     }
 
     let nobody = counted.len() == 0;
+    let refuses_nobody = policy.when_none == WhenNone::Refuse;
     let mut takes_data = false;
     let mut can_clamp = true;
     let mut held = Vec::new();
     let mut at_risk = Vec::new();
     for (outlook, slowest) in outlooks.iter().zip(&slowest) {
         let Some(taken) = &outlook.taken else { continue };
-        // Without any reader, whether records go still decides between `Applied` and `NoReadersKnown`.
-        let Some(slowest) = slowest.or((nobody && !takes_data).then_some(taken.start)) else {
+        // Without any reader, whether records go still decides between `Applied` and `NoReadersKnown`; and where that
+        // refuses, the change waits for the same things as with a reader at the start of what would go.
+        let asks_anyway = nobody && (refuses_nobody || !takes_data);
+        let Some(slowest) = slowest.or(asks_anyway.then_some(taken.start)) else {
             continue;
         };
         let unread = slowest.max(taken.start)..taken.end;
@@ -198,7 +201,7 @@ pub fn judge(
             continue;
         };
         takes_data = true;
-        if nobody {
+        if nobody && !refuses_nobody {
             continue;
         }
         can_clamp &= outlook.can_clamp;

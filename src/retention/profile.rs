@@ -288,11 +288,11 @@ impl MaxTree {
         let (mut low, mut high) = (self.capacity() + from, self.capacity() + to + 1);
         let mut max = i64::MIN;
         while low < high {
-            if low % 2 == 1 {
+            if !low.is_multiple_of(2) {
                 max = max.max(self.nodes[low]);
                 low += 1;
             }
-            if high % 2 == 1 {
+            if !high.is_multiple_of(2) {
                 high -= 1;
                 max = max.max(self.nodes[high]);
             }
@@ -311,7 +311,7 @@ impl MaxTree {
         let mut node = capacity + from;
         loop {
             // Up while the node is a left child's subtree start, then down into it if the answer lies within.
-            while node % 2 == 0 {
+            while node.is_multiple_of(2) {
                 node /= 2;
             }
             if holds(self.nodes[node]) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::clamp::Clamped;
 use super::guard::Judgement;
 use super::outlook::Eases;
+use super::readers::{Standing, Unknown};
 use crate::resource::contract::ReaderKind;
 
 /// The readers a held change waits for, and how far each has to come.
@@ -21,8 +22,12 @@ pub struct Watch {
     done: usize,
     /// Whether one partition is enough: each can step down by itself.
     any: bool,
+    /// Whether it waits for a reader to show up at all.
+    anyone: bool,
     /// By partition, what else can take it out of the way.
     eases: HashMap<i32, Eases>,
+    /// By partition, the least position that was unknown because it lay beyond the log end.
+    beyond_end: HashMap<i32, i64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -48,10 +53,7 @@ impl Watch {
             .iter()
             .map(|(partition, step)| (*partition, step.steps_at))
             .collect();
-        let mut watch = Self {
-            any: true,
-            ..Self::default()
-        };
+        let mut watch = Self::over(judgement, true);
         for risk in &judgement.at_risk {
             if let Some(steps_at) = steps
                 .get(&risk.partition)
@@ -64,16 +66,23 @@ impl Watch {
     }
 
     fn over(judgement: &Judgement, any: bool) -> Self {
-        let eases = judgement
-            .held
-            .iter()
-            .map(|held| (held.partition, held.eases))
-            .collect();
-        Self {
+        let mut watch = Self {
             any,
-            eases,
+            anyone: judgement.readers_checked == 0,
+            eases: judgement
+                .held
+                .iter()
+                .map(|held| (held.partition, held.eases))
+                .collect(),
             ..Self::default()
+        };
+        for risk in &judgement.at_risk {
+            if let Standing::Unknown(Unknown::BeyondEnd(position)) = risk.standing {
+                let least = watch.beyond_end.entry(risk.partition).or_insert(position);
+                *least = position.min(*least);
+            }
         }
+        watch
     }
 
     /// The earliest time, in milliseconds, at which time alone can change the verdict: the settings in force take what
@@ -82,11 +91,17 @@ impl Watch {
         self.eases.values().filter_map(|eases| eases.at_ms).min()
     }
 
-    /// Notes an append after which the partition's log is `size_bytes` long. True when the change should be judged again.
-    pub fn appended(&self, partition: i32, size_bytes: i64) -> bool {
-        self.eases.get(&partition).is_some_and(|eases| {
+    /// Notes an append after which the partition's log is `size_bytes` long and ends at `log_end`. True when the change
+    /// should be judged again.
+    pub fn appended(&self, partition: i32, size_bytes: i64, log_end: i64) -> bool {
+        let eases = self.eases.get(&partition).is_some_and(|eases| {
             eases.on_append || eases.at_bytes.is_some_and(|at_bytes| size_bytes >= at_bytes)
-        })
+        });
+        eases
+            || self
+                .beyond_end
+                .get(&partition)
+                .is_some_and(|position| log_end >= *position)
     }
 
     /// Notes a commit or fetch: `position` is the next offset the reader will read. True when the change should be
@@ -101,7 +116,7 @@ impl Watch {
             .get_mut(name)
             .and_then(|partitions| partitions.get_mut(&partition))
         else {
-            return false;
+            return self.anyone;
         };
         let reached = position >= awaited.position;
         if reached == awaited.reached {
@@ -119,14 +134,14 @@ impl Watch {
         *short == 0 && (self.any || self.done == self.short.len())
     }
 
-    /// Whether the change waits for this reader: its departure, expiry or deletion is a reason to judge again.
+    /// Whether the change waits for this reader: its arrival, departure, expiry or deletion is a reason to judge again.
     pub fn waits_for(&self, kind: ReaderKind, name: &str) -> bool {
         let readers = if kind == ReaderKind::Fetcher {
             &self.fetchers
         } else {
             &self.groups
         };
-        readers.contains_key(name)
+        self.anyone || readers.contains_key(name)
     }
 
     fn wait_for(&mut self, kind: ReaderKind, name: &Arc<str>, partition: i32, position: i64) {

@@ -104,7 +104,17 @@ fn departures_matter_only_for_readers_in_the_way() {
 #[test]
 fn an_append_matters_where_it_makes_the_active_segment_younger_or_the_size_rule_in_force_due() {
     let watch = Watch::until_safe(&judged(&readers(), OnLoss::Refuse));
-    assert!(!watch.appended(0, 1_999) && watch.appended(0, 2_000));
-    assert!(watch.appended(1, 1));
-    assert!(!watch.appended(2, i64::MAX), "nothing waits for that partition");
+    assert!(!watch.appended(0, 1_999, 1_001) && watch.appended(0, 2_000, 1_001));
+    assert!(watch.appended(1, 1, 1_001));
+    assert!(
+        !watch.appended(2, i64::MAX, i64::MAX),
+        "nothing waits for that partition"
+    );
+}
+
+#[test]
+fn an_append_matters_where_the_log_end_reaches_a_position_that_was_beyond_it() {
+    let readers = [Reader::group("odd", [Known::At(1_002)])];
+    let watch = Watch::until_safe(&judged(&readers, OnLoss::Refuse));
+    assert!(!watch.appended(0, 0, 1_001) && watch.appended(0, 0, 1_002));
 }

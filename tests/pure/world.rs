@@ -1,0 +1,702 @@
+//! A topic in miniature: partitions with real records, readers of every kind, a guard before every change, passes, a
+//! clock that is stepped and a process that is killed. It drives the core as the engine does and asserts nothing;
+//! [`histories`](crate::histories) watches it.
+use std::ops::Range;
+
+use tidemark::resource::contract::{ReaderKind, ReadersPolicy};
+use tidemark::retention::{
+    Decision, Judgement, Known, Outlook, PartitionView, Proposed, Reader, Rules, SegmentFacts,
+    SegmentProfile, Watch, clamp, judge, plan,
+};
+
+use crate::naive::{Naive, Segment as NaiveSegment};
+
+#[derive(Debug, Clone, Copy)]
+pub struct Record {
+    pub offset: i64,
+    pub timestamp: i64,
+    pub size: i64,
+    /// A transaction marker is no data.
+    pub marker: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct Segment {
+    pub base: i64,
+    pub records: Vec<Record>,
+    pub created: i64,
+    pub modified: i64,
+}
+
+impl Segment {
+    fn facts(&self) -> SegmentFacts {
+        SegmentFacts {
+            base_offset: self.base,
+            size_bytes: self.records.iter().map(|record| record.size).sum(),
+            largest_timestamp: self
+                .records
+                .iter()
+                .map(|record| record.timestamp)
+                .max()
+                .unwrap_or(-1),
+            modified_ms: self.modified,
+        }
+    }
+
+    /// Since when `segment.ms` counts.
+    fn since(&self) -> Option<i64> {
+        let first = self.records.first()?;
+        Some(if first.timestamp >= 0 {
+            first.timestamp
+        } else {
+            self.created
+        })
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Partition {
+    pub segments: Vec<Segment>,
+    pub start: i64,
+    pub end: i64,
+    profile: SegmentProfile,
+}
+
+impl Partition {
+    fn new(now: i64) -> Self {
+        let segments = vec![Segment {
+            base: 0,
+            records: Vec::new(),
+            created: now,
+            modified: now,
+        }];
+        let profile = segments.iter().map(Segment::facts).collect();
+        Self {
+            segments,
+            start: 0,
+            end: 0,
+            profile,
+        }
+    }
+
+    pub fn active_since(&self) -> Option<i64> {
+        self.segments.last().and_then(Segment::since)
+    }
+
+    /// For whoever wants to try out what a pass would do.
+    pub fn naive(&self) -> Naive {
+        let segments = self.segments.iter().map(|segment| {
+            let facts = segment.facts();
+            NaiveSegment {
+                base: segment.base,
+                size: facts.size_bytes,
+                timestamp: facts.largest_timestamp,
+                modified: segment.modified,
+            }
+        });
+        Naive {
+            segments: segments.collect(),
+            start: self.start,
+            high_watermark: self.end,
+            end: self.end,
+        }
+    }
+
+    /// Offset of the last data record in `range`.
+    pub fn last_data(&self, range: &Range<i64>) -> Option<i64> {
+        let records = self
+            .segments
+            .iter()
+            .rev()
+            .flat_map(|segment| segment.records.iter().rev());
+        records
+            .filter(|record| !record.marker)
+            .map(|record| record.offset)
+            .find(|offset| range.contains(offset))
+    }
+
+    fn roll(&mut self, now: i64) {
+        if self
+            .segments
+            .last()
+            .is_some_and(|active| !active.records.is_empty())
+        {
+            let segment = Segment {
+                base: self.end,
+                records: Vec::new(),
+                created: now,
+                modified: now,
+            };
+            self.profile.push(segment.facts());
+            self.segments.push(segment);
+        }
+    }
+
+    fn append(&mut self, record: Record, now: i64, rules: &Rules) {
+        let active = &self.segments[self.segments.len() - 1];
+        let full = active.facts().size_bytes + record.size > rules.segment_bytes;
+        let stamped = active.records.first().is_some_and(|first| first.timestamp >= 0);
+        let at = if stamped { record.timestamp } else { now };
+        if full
+            || active
+                .since()
+                .is_some_and(|since| at.saturating_sub(since) > rules.segment_ms)
+        {
+            self.roll(now);
+        }
+        let active = self.segments.len() - 1;
+        let active = &mut self.segments[active];
+        active.records.push(record);
+        active.modified = now;
+        self.profile.set_active(active.facts());
+        self.end += 1;
+    }
+
+    /// Kill and start again: what was not written is gone, what is derived is derived again.
+    fn restart(&mut self) {
+        self.profile = self.segments.iter().map(Segment::facts).collect();
+        self.start = self.segments[0].base;
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Commit {
+    pub offset: i64,
+    pub at: i64,
+    /// On a topic of the same name that is no more.
+    pub earlier: bool,
+    pub expired: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub kind: ReaderKind,
+    pub name: String,
+    pub commits: Vec<Option<Commit>>,
+    pub assigned: Vec<bool>,
+}
+
+/// One thing that happens. Numbers are taken modulo what there is, so that any sequence means something.
+#[derive(Debug, Clone)]
+pub enum Action {
+    Append {
+        partition: usize,
+        count: usize,
+        timestamp: Stamp,
+        size: i64,
+        marker: bool,
+    },
+    Commit {
+        client: usize,
+        partition: usize,
+        to: To,
+    },
+    Join {
+        client: usize,
+        partition: usize,
+    },
+    Leave {
+        client: usize,
+    },
+    /// Commits that are `after` old or older expire, but for groups with members.
+    Expire {
+        after: i64,
+    },
+    Edit {
+        rules: Vec<Rules>,
+        policy: Option<ReadersPolicy>,
+        headroom: i64,
+        crash: Crash,
+    },
+    /// A pass; killed after that many segments, if it is.
+    Pass {
+        killed_after: Option<usize>,
+    },
+    IdleRoll,
+    Advance {
+        ms: i64,
+    },
+    StepClock {
+        ms: i64,
+    },
+    DeleteRecords {
+        partition: usize,
+        offset: i64,
+    },
+    Restart,
+    Recreate,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Stamp {
+    Now(i64),
+    At(i64),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum To {
+    /// So many offsets on from where it is, or back.
+    By(i64),
+    /// So far from the log end; negative is beyond.
+    End(i64),
+    At(i64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Crash {
+    No,
+    BeforePersist,
+    AfterPersist,
+}
+
+/// What an action led to.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// The guard spoke. `in_force` is what was before.
+    Judged {
+        in_force: Vec<Rules>,
+        asked: Vec<Proposed>,
+        judgement: Box<Judgement>,
+        after: Vec<Rules>,
+    },
+    /// A pass changed a partition.
+    Deleted {
+        partition: usize,
+        before: Box<Partition>,
+    },
+    /// Readers can be elsewhere, or the log can be another, than when a change was judged.
+    Upset,
+}
+
+#[derive(Debug, Clone)]
+pub struct Pending {
+    pub asked: Vec<Rules>,
+    watch: Watch,
+}
+
+#[derive(Debug, Clone)]
+pub struct World {
+    pub now: i64,
+    pub partitions: Vec<Partition>,
+    pub in_force: Vec<Rules>,
+    pub policy: ReadersPolicy,
+    pub headroom: i64,
+    pub clients: Vec<Client>,
+    pub pending: Option<Pending>,
+    events: Vec<Event>,
+}
+
+impl World {
+    pub fn new(partitions: usize, clients: &[(ReaderKind, &str)], rules: Rules) -> Self {
+        let now = 1_000_000;
+        let client = |(kind, name): &(ReaderKind, &str)| Client {
+            kind: *kind,
+            name: (*name).to_owned(),
+            commits: vec![None; partitions],
+            assigned: vec![false; partitions],
+        };
+        Self {
+            now,
+            partitions: vec![Partition::new(now); partitions],
+            in_force: vec![rules; partitions],
+            policy: ReadersPolicy::default(),
+            headroom: 0,
+            clients: clients.iter().map(client).collect(),
+            pending: None,
+            events: Vec::new(),
+        }
+    }
+
+    pub fn act(&mut self, action: &Action) -> Vec<Event> {
+        match *action {
+            Action::Append {
+                partition,
+                count,
+                timestamp,
+                size,
+                marker,
+            } => {
+                self.append(partition, count, timestamp, size, marker);
+            }
+            Action::Commit {
+                client,
+                partition,
+                to,
+            } => self.commit(client, partition, to),
+            Action::Join { client, partition } => {
+                let partition = partition % self.partitions.len();
+                let client = self.client(client);
+                client.assigned[partition] = client.kind == ReaderKind::Group;
+                let (kind, name) = (client.kind, client.name.clone());
+                self.events.push(Event::Upset);
+                self.judge_if(|watch| watch.waits_for(kind, &name));
+            }
+            Action::Leave { client } => {
+                let client = self.client(client);
+                client.assigned.fill(false);
+                if client.kind == ReaderKind::Fetcher {
+                    client.commits.fill(None);
+                }
+                let (kind, name) = (client.kind, client.name.clone());
+                self.judge_if(|watch| watch.waits_for(kind, &name));
+            }
+            Action::Expire { after } => {
+                let before = self.now - after;
+                let gone: Vec<String> = self
+                    .clients
+                    .iter_mut()
+                    .filter(|client| client.kind == ReaderKind::Group && !client.assigned.contains(&true))
+                    .map(|client| {
+                        let old = client
+                            .commits
+                            .iter_mut()
+                            .flatten()
+                            .filter(|commit| commit.at <= before);
+                        old.for_each(|commit| commit.expired = true);
+                        client.name.clone()
+                    })
+                    .collect();
+                self.judge_if(|watch| gone.iter().any(|name| watch.waits_for(ReaderKind::Group, name)));
+            }
+            Action::Edit {
+                ref rules,
+                ref policy,
+                headroom,
+                crash,
+            } => self.edit(rules, policy, headroom, crash),
+            Action::Pass { killed_after } => self.pass(killed_after),
+            Action::IdleRoll => {
+                let due = |world: &Self, partition: &Partition, rules: &Rules| {
+                    partition
+                        .active_since()
+                        .is_some_and(|since| world.now.saturating_sub(since) > rules.segment_ms)
+                };
+                for index in 0..self.partitions.len() {
+                    if due(self, &self.partitions[index], &self.in_force[index]) {
+                        self.partitions[index].roll(self.now);
+                    }
+                }
+                self.judge_pending();
+            }
+            Action::Advance { ms } => {
+                self.now += ms;
+                let now = self.now;
+                self.judge_if(|watch| watch.wake_at_ms().is_some_and(|at| at <= now));
+            }
+            Action::StepClock { ms } => {
+                self.now += ms;
+                self.events.push(Event::Upset);
+                self.judge_pending();
+            }
+            Action::DeleteRecords { partition, offset } => self.delete_records(partition, offset),
+            Action::Restart => self.restart(),
+            Action::Recreate => {
+                for partition in &mut self.partitions {
+                    *partition = Partition::new(self.now);
+                }
+                self.clients
+                    .iter_mut()
+                    .flat_map(|client| client.commits.iter_mut().flatten())
+                    .for_each(|commit| {
+                        commit.earlier = true;
+                    });
+                self.events.push(Event::Upset);
+                self.judge_pending();
+            }
+        }
+        std::mem::take(&mut self.events)
+    }
+
+    /// What a pass takes now from `partition`, if it takes anything: the core's word, as the engine would use it.
+    pub fn plan(&self, partition: usize) -> tidemark::retention::Plan {
+        let log = &self.partitions[partition];
+        plan(
+            &log.profile,
+            log.start,
+            log.end,
+            log.end,
+            self.now,
+            &self.in_force[partition],
+        )
+    }
+
+    fn client(&mut self, client: usize) -> &mut Client {
+        let client = client % self.clients.len();
+        &mut self.clients[client]
+    }
+
+    fn append(&mut self, partition: usize, count: usize, timestamp: Stamp, size: i64, marker: bool) {
+        let index = partition % self.partitions.len();
+        let timestamp = match timestamp {
+            Stamp::Now(by) => (self.now + by).max(0),
+            Stamp::At(at) => at,
+        };
+        for _ in 0..count {
+            let partition = &mut self.partitions[index];
+            let segments = partition.segments.len();
+            let record = Record {
+                offset: partition.end,
+                timestamp,
+                size,
+                marker,
+            };
+            partition.append(record, self.now, &self.in_force[index]);
+            let rolled = partition.segments.len() > segments;
+            let (bytes, end) = (partition.profile.total_bytes(), partition.end);
+            let number = i32::try_from(index).unwrap();
+            self.judge_if(|watch| rolled || watch.appended(number, bytes, end));
+        }
+        self.events.push(Event::Upset);
+    }
+
+    fn commit(&mut self, client: usize, partition: usize, to: To) {
+        let partition = partition % self.partitions.len();
+        let (end, now) = (self.partitions[partition].end, self.now);
+        let start = self.partitions[partition].start;
+        let client = self.client(client);
+        let before = client.commits[partition].filter(|commit| !commit.earlier && !commit.expired);
+        let from = before.map_or(start, |commit| commit.offset);
+        let offset = match to {
+            To::By(by) => (from + by).min(end),
+            To::End(short) => end - short,
+            To::At(offset) => offset,
+        };
+        client.commits[partition] = Some(Commit {
+            offset,
+            at: now,
+            earlier: false,
+            expired: false,
+        });
+        let (kind, name) = (client.kind, client.name.clone());
+        if before.is_none_or(|before| offset < before.offset) || !(0..=end).contains(&offset) {
+            self.events.push(Event::Upset);
+        }
+        let number = i32::try_from(partition).unwrap();
+        if self
+            .pending
+            .as_mut()
+            .is_some_and(|pending| pending.watch.moved(kind, &name, number, offset))
+        {
+            self.judge_pending();
+        }
+    }
+
+    fn pass(&mut self, killed_after: Option<usize>) {
+        let mut left = killed_after.unwrap_or(usize::MAX);
+        for index in 0..self.partitions.len() {
+            let plan = self.plan(index);
+            if plan.is_empty() {
+                continue;
+            }
+            self.events.push(Event::Deleted {
+                partition: index,
+                before: Box::new(self.partitions[index].clone()),
+            });
+            let now = self.now;
+            let partition = &mut self.partitions[index];
+            if plan.rolls_active {
+                partition.roll(now);
+            }
+            let count = plan.deleted().min(left);
+            partition.segments.drain(..count);
+            partition.profile.pop_front(count);
+            partition.start = partition.start.max(plan.new_log_start);
+            left -= count;
+            if left == 0 {
+                break;
+            }
+        }
+        if killed_after.is_some() {
+            self.restart();
+        } else {
+            self.judge_pending();
+        }
+    }
+
+    fn restart(&mut self) {
+        self.partitions.iter_mut().for_each(Partition::restart);
+        self.judge_pending();
+    }
+
+    fn edit(&mut self, rules: &[Rules], policy: &Option<ReadersPolicy>, headroom: i64, crash: Crash) {
+        if crash == Crash::BeforePersist {
+            self.restart();
+            return;
+        }
+        if let Some(policy) = policy {
+            self.policy = policy.clone();
+            self.events.push(Event::Upset);
+        }
+        self.headroom = headroom;
+        let asked: Vec<Rules> = (0..self.partitions.len())
+            .map(|index| rules[index % rules.len()])
+            .collect();
+        self.submit(asked);
+        if crash == Crash::AfterPersist {
+            self.restart();
+        }
+    }
+
+    fn delete_records(&mut self, partition: usize, offset: i64) {
+        let index = partition % self.partitions.len();
+        let offset = offset.min(self.partitions[index].end);
+        let proposed: Vec<Proposed> = self
+            .in_force
+            .iter()
+            .enumerate()
+            .map(|(at, rules)| {
+                if at == index {
+                    Proposed::DeleteRecords(offset)
+                } else {
+                    Proposed::Rules(*rules)
+                }
+            })
+            .collect();
+        let judgement = self.judge(&proposed);
+        let applied = judgement.decision == Decision::Apply;
+        self.events.push(Event::Judged {
+            in_force: self.in_force.clone(),
+            asked: proposed,
+            judgement: Box::new(judgement),
+            after: self.in_force.clone(),
+        });
+        if applied {
+            let end = if offset < 0 {
+                self.partitions[index].end
+            } else {
+                offset
+            };
+            let partition = &mut self.partitions[index];
+            partition.start = partition.start.max(end);
+            self.judge_pending();
+        }
+    }
+
+    /// The one door for settings.
+    fn submit(&mut self, asked: Vec<Rules>) {
+        let proposed: Vec<Proposed> = asked.iter().copied().map(Proposed::Rules).collect();
+        let judgement = self.judge(&proposed);
+        let in_force = self.in_force.clone();
+        self.pending = None;
+        match judgement.decision {
+            Decision::Apply => self.in_force = asked,
+            Decision::Refuse => {
+                let watch = Watch::until_safe(&judgement);
+                self.pending = Some(Pending { asked, watch });
+            }
+            Decision::Clamp => {
+                let mut steps = Vec::new();
+                let mut clamped = asked.clone();
+                for held in &judgement.held {
+                    let index = usize::try_from(held.partition).unwrap();
+                    let view = self.view(index, proposed[index]);
+                    let last_data = &mut |_: i32, range: Range<i64>| self.partitions[index].last_data(&range);
+                    let step = clamp(&view, held.slowest, self.now, self.headroom, last_data).unwrap();
+                    clamped[index] = step.rules;
+                    steps.push((held.partition, step));
+                }
+                let watch = Watch::until_step(&judgement, &steps);
+                let settled = self.in_force == clamped;
+                self.in_force = clamped;
+                self.pending = Some(Pending { asked, watch });
+                if !settled {
+                    // What the change waits for is told from the settings that are in force now.
+                    self.judged(in_force, proposed, judgement);
+                    self.judge_pending();
+                    return;
+                }
+            }
+        }
+        self.judged(in_force, proposed, judgement);
+    }
+
+    fn judged(&mut self, in_force: Vec<Rules>, asked: Vec<Proposed>, judgement: Judgement) {
+        let after = self.in_force.clone();
+        self.events.push(Event::Judged {
+            in_force,
+            asked,
+            judgement: Box::new(judgement),
+            after,
+        });
+    }
+
+    fn judge_if(&mut self, wakes: impl FnOnce(&Watch) -> bool) {
+        if self.pending.as_ref().is_some_and(|pending| wakes(&pending.watch)) {
+            self.judge_pending();
+        }
+    }
+
+    fn judge_pending(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            self.submit(pending.asked);
+        }
+    }
+
+    fn judge(&self, proposed: &[Proposed]) -> Judgement {
+        let outlooks: Vec<Outlook> = proposed
+            .iter()
+            .enumerate()
+            .map(|(index, proposed)| Outlook::of(&self.view(index, *proposed), self.now, self.headroom))
+            .collect();
+        judge(
+            &outlooks,
+            &self.readers(),
+            &self.policy,
+            &mut |partition, range| {
+                assert!(!range.is_empty(), "the log is never asked for an empty range");
+                self.partitions[usize::try_from(partition).unwrap()].last_data(&range)
+            },
+        )
+    }
+
+    fn view(&self, index: usize, proposed: Proposed) -> PartitionView<'_> {
+        let partition = &self.partitions[index];
+        PartitionView {
+            partition: i32::try_from(index).unwrap(),
+            profile: &partition.profile,
+            log_start: partition.start,
+            high_watermark: partition.end,
+            log_end: partition.end,
+            last_stable_offset: partition.end,
+            active_since_ms: partition.active_since(),
+            in_force: self.in_force[index],
+            proposed,
+        }
+    }
+
+    /// The readers that have anything to do with the topic, as an engine would list them.
+    fn readers(&self) -> Vec<Reader> {
+        let known = |client: &Client, index: usize| match client.commits[index] {
+            Some(commit) if commit.expired && client.assigned[index] => Known::Assigned,
+            Some(commit) if commit.expired => Known::Expired(Some(commit.offset)),
+            Some(commit) if commit.earlier => Known::EarlierTopic(commit.offset),
+            Some(commit) => Known::At(commit.offset),
+            None if client.assigned[index] => Known::Assigned,
+            None => Known::Absent,
+        };
+        self.clients
+            .iter()
+            .filter(|client| client.is_known(&self.policy))
+            .map(|client| {
+                let positions = (0..self.partitions.len()).map(|index| known(client, index));
+                match client.kind {
+                    ReaderKind::Fetcher => Reader::fetcher(&client.name, positions),
+                    _ => Reader::group(&client.name, positions),
+                }
+            })
+            .collect()
+    }
+}
+
+impl Client {
+    /// Whether anything is left that shows that it reads the topic; an expired commit is remembered for required groups.
+    pub fn is_known(&self, policy: &ReadersPolicy) -> bool {
+        let required = policy.required.contains(&self.name);
+        self.assigned.contains(&true)
+            || self
+                .commits
+                .iter()
+                .flatten()
+                .any(|commit| required || !commit.expired)
+    }
+}
