@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 pub mod complete;
 pub mod crd;
 pub mod demo;
+pub mod engine_flags;
 pub mod explain;
 pub mod inspect;
 pub mod plan;
@@ -91,6 +92,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<Outcome> {
+    crate::telemetry::logging::init(
+        &cli.logging.log,
+        cli.logging.log_format == shared::LogFormat::Json,
+    )?;
     match cli.command {
         Command::Status(command) => command.run(),
         Command::Crd(command) => command.run(),

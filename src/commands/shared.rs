@@ -1,7 +1,9 @@
 //! Flags that several commands have in common, under one name and one environment variable each.
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Where the data directory is.
 #[derive(Debug, Clone, Args)]
@@ -41,4 +43,43 @@ pub struct LoggingFlags {
         value_enum
     )]
     pub log_format: LogFormat,
+}
+
+/// The bearer token in `file`, without the line end.
+///
+/// # Errors
+/// When the file cannot be read or holds nothing.
+pub fn read_token(file: &Path) -> anyhow::Result<String> {
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("read the token in {}", file.display()))?;
+    let token = text.trim();
+    if token.is_empty() {
+        bail!("the token file {} is empty", file.display());
+    }
+    Ok(token.to_owned())
+}
+
+/// A runtime for a command that serves.
+///
+/// # Errors
+/// When its threads cannot be started.
+pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")
+}
+
+/// Resolves when the process is told to stop: SIGTERM, or SIGINT as Ctrl-C sends it.
+///
+/// # Errors
+/// When signals cannot be watched.
+pub async fn stop_signal() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
 }
