@@ -7,6 +7,7 @@ pub mod contract;
 pub mod crd;
 pub mod desired;
 pub mod keys;
+pub mod manifest;
 pub mod names;
 pub mod schema;
 pub mod settings;
