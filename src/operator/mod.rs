@@ -9,5 +9,6 @@ mod fake_storage;
 pub mod notices;
 pub mod plan;
 pub mod reconcile;
+pub mod source;
 pub mod status;
 pub mod storage;
