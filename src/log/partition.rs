@@ -298,6 +298,11 @@ impl PartitionLog {
         look(&view.segments, &view.bounds())
     }
 
+    /// Shows the producers whose state is kept to `look`. Keep it short: appends wait.
+    pub fn with_producers<T>(&self, look: impl FnOnce(&ProducerStates) -> T) -> T {
+        look(&self.writer.lock().producers)
+    }
+
     /// Wakes `waiter` at every append and every change of the log start or the high watermark, and when the log closes,
     /// until the registration is dropped. Register first, look second, wait third: then no change is missed.
     pub fn wake_on_change(&self, waiter: &Arc<Notify>) -> Registration {

@@ -267,7 +267,6 @@ impl<S: Broker + GroupService> Connection<S> {
         match &entry.action {
             Action::ApiVersions => {
                 let body = frame.body.get(body_at..).unwrap_or_default();
-                entry.walk(call.version, body)?;
                 Ok(Reply::whole(api_versions::answer(&server.table, &call, body)?))
             }
             Action::Produce => {

@@ -14,8 +14,8 @@ pub const FREE_FRAME_BYTES: usize = 64 << 10;
 /// Frames beyond this size are charged to the budget for large ones.
 pub const LARGE_FRAME_BYTES: usize = 2 << 20;
 
-/// What a decoded element is charged with, in bytes: more than any structure of a request takes.
-pub const ELEMENT_BYTES: usize = 256;
+/// What a decoded element is charged with, in bytes: about what the structures of a request take.
+pub const ELEMENT_BYTES: usize = 128;
 
 /// The bounds of one listener.
 #[derive(Debug, Clone)]

@@ -55,6 +55,7 @@ pub fn entry<S>() -> Entry<S> {
         request_header: |version| if version >= FLEXIBLE_FROM { 2 } else { 1 },
         response_header: |version| i16::from(version >= FLEXIBLE_FROM),
         schema: &[],
+        decodes: |version, body| Ok(read(version, body).map(|_| 0)?),
         action: Action::Produce,
     }
 }

@@ -3,7 +3,7 @@
 //! It borrows what it reads and allocates nothing; every length is checked against the bytes that are there.
 use uuid::Uuid;
 
-use crate::wire::schema::Malformed;
+use crate::wire::schema::{MAX_ELEMENTS, Malformed};
 
 /// Reads one request's fields in order; `flexible` selects the compact forms (KIP-482).
 #[derive(Debug, Clone)]
@@ -11,6 +11,7 @@ pub struct Reader<'a> {
     bytes: &'a [u8],
     position: usize,
     flexible: bool,
+    elements: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -20,6 +21,7 @@ impl<'a> Reader<'a> {
             bytes,
             position: 0,
             flexible,
+            elements: 0,
         }
     }
 
@@ -31,6 +33,11 @@ impl<'a> Reader<'a> {
     /// How many bytes were read.
     pub fn position(&self) -> usize {
         self.position
+    }
+
+    /// How many array elements were announced so far; never more than [`MAX_ELEMENTS`].
+    pub fn elements(&self) -> usize {
+        self.elements
     }
 
     /// How many bytes are left.
@@ -109,6 +116,10 @@ impl<'a> Reader<'a> {
             return Err(Malformed::Truncated {
                 missing: length - self.remaining(),
             });
+        }
+        self.elements = self.elements.saturating_add(length);
+        if self.elements > MAX_ELEMENTS {
+            return Err(Malformed::TooMany { limit: MAX_ELEMENTS });
         }
         Ok(length)
     }

@@ -7,15 +7,13 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
-use kafka_protocol::protocol::{Encodable, HeaderVersion, Request};
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request};
 use thiserror::Error;
 
 use crate::wire::broker::Client;
 use crate::wire::frame;
-use crate::wire::schema::{self, Malformed, Schema, Walked};
-
-/// Elements one request may carry; each costs the decoder at most a few hundred bytes.
-pub const MAX_ELEMENTS: usize = 250_000;
+use crate::wire::reader::Reader;
+use crate::wire::schema::{self, MAX_ELEMENTS, Malformed, Schema, Walked};
 
 /// One request on its way through a handler.
 #[derive(Debug, Clone)]
@@ -104,6 +102,8 @@ pub struct Entry<S> {
     pub response_header: fn(i16) -> i16,
     /// The request's shape, to be walked before it is decoded; empty where the handler walks by itself.
     pub schema: Schema,
+    /// Reads a body as a handler would, and drops it: how many bytes were left. For tests and fuzzing.
+    pub decodes: fn(i16, &[u8]) -> Result<usize, CallError>,
     /// Who answers.
     pub action: Action<S>,
 }
@@ -132,6 +132,12 @@ impl<S> fmt::Debug for Entry<S> {
 impl<S: Send + Sync + 'static> Entry<S> {
     /// Checks that a body holds all it claims to, and no more elements than one request may carry.
     pub fn walk(&self, version: i16, body: &[u8]) -> Result<Walked, Malformed> {
+        if self.schema.is_empty() {
+            return Ok(Walked {
+                length: body.len(),
+                elements: 0,
+            });
+        }
         let flexible = (self.request_header)(version) >= 2;
         schema::walk(self.schema, version, flexible, body, MAX_ELEMENTS)
     }
@@ -147,6 +153,12 @@ impl<S: Send + Sync + 'static> Entry<S> {
             request_header: A::Request::header_version,
             response_header: Response::<S, A>::header_version,
             schema: A::SCHEMA,
+            decodes: |version, body| {
+                let mut body = Bytes::copy_from_slice(body);
+                A::Request::decode(&mut body, version)
+                    .map_err(|error| CallError::Decode(error.to_string()))?;
+                Ok(body.len())
+            },
             action: Action::Answer(|service, call, body| Box::pin(answer::<S, A>(service, call, body))),
         }
     }
@@ -186,6 +198,38 @@ pub struct Table<S> {
 impl<S> fmt::Debug for Table<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_list().entries(&self.entries).finish()
+    }
+}
+
+impl<S: Send + Sync + 'static> Table<S> {
+    /// Reads the body of a frame (without its length) as a connection would: header, walk, decoder. What it is answered
+    /// is not asked for. The entry point of the fuzz targets.
+    ///
+    /// # Errors
+    /// What a connection would be closed for.
+    pub fn examine(&self, frame: &[u8]) -> Result<(), CallError> {
+        let mut header = Reader::new(frame, false);
+        let prefix = frame::request_prefix(&mut header)?;
+        let entry = self
+            .get(prefix.key)
+            .ok_or_else(|| CallError::Decode("no such API".to_owned()))?;
+        if !(entry.min..=entry.max).contains(&prefix.version) {
+            return Err(CallError::Decode("no such version".to_owned()));
+        }
+        frame::client_id(&mut header, (entry.request_header)(prefix.version))?;
+        let body = frame.get(header.position()..).unwrap_or_default();
+        let walked = entry.walk(prefix.version, body)?;
+        let left = (entry.decodes)(prefix.version, body)?;
+        if !entry.schema.is_empty() && left != body.len() - walked.length {
+            return Err(CallError::Encode(format!(
+                "{} v{}: the walk takes {} bytes, the decoder leaves {left} of {}",
+                entry.name,
+                prefix.version,
+                walked.length,
+                body.len()
+            )));
+        }
+        Ok(())
     }
 }
 

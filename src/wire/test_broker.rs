@@ -1,5 +1,5 @@
 //! A broker for tests of this room: real logs in a temporary directory, everything else in memory.
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -329,13 +329,4 @@ impl GroupService for TestBroker {
     fn disconnected(&self, client: &Client) {
         self.disconnected.lock().push(client.clone());
     }
-}
-
-/// How many there are of each, for assertions on lists without order.
-pub(crate) fn counted<T: std::hash::Hash + Eq>(items: impl IntoIterator<Item = T>) -> HashMap<T, usize> {
-    let mut counts = HashMap::new();
-    for item in items {
-        *counts.entry(item).or_default() += 1;
-    }
-    counts
 }

@@ -9,7 +9,7 @@ use crate::wire::error_code::ErrorCode;
 use crate::wire::frame;
 use crate::wire::reader::Reader;
 use crate::wire::registry::{Action, Answer, Call, CallError, Entry, Table};
-use crate::wire::schema::{Malformed, requests};
+use crate::wire::schema::Malformed;
 
 /// The API's key.
 pub const KEY: i16 = 18;
@@ -27,7 +27,8 @@ pub fn entry<S>() -> Entry<S> {
         shown_from: 0,
         request_header: |version| if version >= WITH_SOFTWARE { 2 } else { 1 },
         response_header: |_| 0,
-        schema: requests::API_VERSIONS,
+        schema: &[],
+        decodes: |version, body| Ok(software(version, body).map(|_| 0)?),
         action: Action::ApiVersions,
     }
 }

@@ -15,6 +15,7 @@ pub mod describe_cluster;
 pub mod describe_configs;
 pub mod describe_groups;
 pub mod describe_log_dirs;
+pub mod describe_producers;
 pub mod describe_topic_partitions;
 pub mod describe_user_scram_credentials;
 pub mod elect_leaders;
@@ -94,6 +95,7 @@ pub fn broker_apis<S: Broker>() -> Vec<Entry<S>> {
         Entry::of::<list_config_resources::ListConfigResources>(),
         Entry::of::<describe_cluster::DescribeCluster>(),
         Entry::of::<describe_log_dirs::DescribeLogDirs>(),
+        Entry::of::<describe_producers::DescribeProducers>(),
         Entry::of::<describe_topic_partitions::DescribeTopicPartitions>(),
         Entry::of::<list_partition_reassignments::ListPartitionReassignments>(),
         Entry::of::<elect_leaders::ElectLeaders>(),
@@ -121,3 +123,6 @@ pub fn group_apis<S: Broker + GroupService>() -> Vec<Entry<S>> {
         Entry::of::<consumer_group_describe::ConsumerGroupDescribe>(),
     ]
 }
+
+#[cfg(test)]
+mod every_api_tests;

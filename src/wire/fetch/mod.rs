@@ -25,10 +25,12 @@ use crate::wire::fetch::request::{FetchRequest, Position, TopicKey, WITH_TOPIC_I
 use crate::wire::fetch::session::{Scope, Session, Told};
 use crate::wire::groups::GroupService;
 use crate::wire::groups::messages::FetchPosition;
+use crate::wire::limits::{Charge, ELEMENT_BYTES, FREE_FRAME_BYTES};
 use crate::wire::partition::Partition;
 use crate::wire::refusal;
 use crate::wire::registry::{Action, Call, CallError, Entry};
 use crate::wire::reply::{FileRange, Reply};
+use crate::wire::schema::MAX_ELEMENTS;
 use crate::wire::server::Server;
 
 /// The oldest version served.
@@ -49,6 +51,7 @@ pub fn entry<S>() -> Entry<S> {
         request_header: |version| if version >= request::FLEXIBLE_FROM { 2 } else { 1 },
         response_header: |version| i16::from(version >= request::FLEXIBLE_FROM),
         schema: &[],
+        decodes: |version, body| Ok(request::read(version, body).map(|_| 0)?),
         action: Action::Fetch,
     }
 }
@@ -133,7 +136,14 @@ pub(crate) async fn answer<S: Broker + GroupService>(
     call: &Call,
     body: &[u8],
 ) -> Result<Reply, Ended> {
+    // Charged for as much as the bytes could hold until it is known how much they do.
+    let most = (body.len() / request::SMALLEST_ELEMENT).min(MAX_ELEMENTS);
+    let mut charge = server.budget.charge(most.saturating_mul(ELEMENT_BYTES)).await;
     let request = request::read(call.version, body)?;
+    if request.elements.saturating_mul(ELEMENT_BYTES) <= FREE_FRAME_BYTES {
+        charge = Charge::none();
+    }
+    let _held_to_the_end = charge;
     let by_id = call.version >= WITH_TOPIC_IDS;
     let scope = if call.version >= WITH_SESSIONS {
         server

@@ -59,7 +59,12 @@ pub(crate) struct FetchRequest {
     pub session_epoch: i32,
     pub topics: Vec<AskedTopic>,
     pub forgotten: Vec<(TopicKey, Vec<i32>)>,
+    /// Topics and partitions in all.
+    pub elements: usize,
 }
+
+/// The fewest bytes an element takes: a topic without a name or partitions.
+pub(crate) const SMALLEST_ELEMENT: usize = 6;
 
 /// Reads a request body.
 pub(crate) fn read(version: i16, body: &[u8]) -> Result<FetchRequest, Malformed> {
@@ -79,6 +84,7 @@ pub(crate) fn read(version: i16, body: &[u8]) -> Result<FetchRequest, Malformed>
         session_epoch: -1,
         topics: Vec::new(),
         forgotten: Vec::new(),
+        elements: 0,
     };
     if version >= WITH_SESSIONS {
         request.session_id = reader.int32()?;
@@ -108,6 +114,7 @@ pub(crate) fn read(version: i16, body: &[u8]) -> Result<FetchRequest, Malformed>
         reader.nullable_string()?;
     }
     reader.end_structure()?;
+    request.elements = reader.elements();
     Ok(request)
 }
 

@@ -24,6 +24,7 @@ fn request(session_id: i32, session_epoch: i32, topics: &[(&str, i32, i64)]) -> 
         session_epoch,
         topics: asked.collect(),
         forgotten: Vec::new(),
+        elements: 0,
     }
 }
 

@@ -8,8 +8,13 @@
 //!
 //! The shapes are those of Apache Kafka's message definitions (KIP-482 for the compact forms and tagged fields).
 pub mod requests;
+#[cfg(test)]
+pub(crate) mod sample;
 
 use thiserror::Error;
+
+/// Elements one request may carry; each costs the decoder at most a few hundred bytes.
+pub const MAX_ELEMENTS: usize = 250_000;
 
 /// The fields of one structure, in wire order.
 pub type Schema = &'static [Field];
