@@ -5,6 +5,7 @@
 mod bench;
 
 mod file_handling;
+mod kill;
 mod log_start;
 mod reading;
 mod rolling;
