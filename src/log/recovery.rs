@@ -535,12 +535,15 @@ impl<'a> Segments<'a> {
     fn begin(&mut self, base_offset: i64) -> Result<(), LogError> {
         for file in [SegmentFile::OffsetIndex, SegmentFile::TimeIndex, SegmentFile::Log] {
             let path = self.path(base_offset, file);
-            self.open
-                .files
-                .open(&path, OpenMode::Truncate)
-                .at("create", &path)?;
+            let mode = OpenMode::Truncate;
+            let handle = self.open.files.open(&path, mode).at("create", &path)?;
+            if file == SegmentFile::Log && self.open.settings.preallocate {
+                let len = u64::try_from(self.open.settings.segment_bytes).unwrap_or(0);
+                handle.set_len(len).at("preallocate", &path)?;
+            }
         }
-        let active = ActiveSegment::new(base_offset, self.open.clock.wall_ms(), self.limits());
+        let mut active = ActiveSegment::new(base_offset, self.open.clock.wall_ms(), self.limits());
+        active.trim_needed = self.open.settings.preallocate;
         self.profile.push(active.facts());
         self.active = Some(active);
         self.log_end = base_offset;

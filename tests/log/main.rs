@@ -4,10 +4,12 @@
 #[allow(dead_code)]
 mod bench;
 
+mod appending;
 mod file_handling;
 mod kill;
 mod log_start;
 mod reading;
+mod recovery;
 mod rolling;
 mod size_retention;
 mod time_retention;
