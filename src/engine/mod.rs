@@ -7,6 +7,7 @@ pub mod clock_guard;
 pub mod config;
 pub mod data_directory;
 pub mod events;
+pub mod positions;
 pub mod readers;
 pub mod refusal;
 pub mod store;

@@ -22,8 +22,8 @@ pub enum Table {
     Groups,
     /// Group, topic and partition -> committed offset.
     CommittedOffsets,
-    /// Group and member -> what the newer group protocol keeps of a member.
-    GroupMembers,
+    /// Group, topic and partition -> last position of a reader whose commit expired or whose topic was deleted.
+    FormerPositions,
 }
 
 impl Table {
@@ -38,7 +38,7 @@ impl Table {
         Self::Requests,
         Self::Groups,
         Self::CommittedOffsets,
-        Self::GroupMembers,
+        Self::FormerPositions,
     ];
 
     /// The name in the file; changing one loses what is stored under it.
@@ -53,7 +53,7 @@ impl Table {
             Self::Requests => "requests",
             Self::Groups => "groups",
             Self::CommittedOffsets => "committed-offsets",
-            Self::GroupMembers => "group-members",
+            Self::FormerPositions => "former-positions",
         }
     }
 

@@ -55,7 +55,6 @@ impl Coordinator {
                         topic_id: target.id,
                     };
                     records.push(Record::Commit { key, value });
-                    out.topics.insert(Arc::clone(&target.name));
                 }
                 answers.push((partition, error));
             }
@@ -168,7 +167,6 @@ impl Coordinator {
                 };
                 if error.is_none() && self.offsets.get(group_id, &topic, partition).is_some() {
                     let topic: Arc<str> = Arc::from(topic.as_str());
-                    out.topics.insert(Arc::clone(&topic));
                     let key = PositionKey {
                         group: Arc::clone(&id),
                         topic,

@@ -141,7 +141,6 @@ impl Coordinator {
         };
         let records = self.offsets.topic_deleted(&topic.name, now.wall_ms);
         self.emit(records, out);
-        out.topics.insert(topic.name);
     }
 
     /// The records became durable, or did not.
@@ -441,7 +440,8 @@ impl Coordinator {
             _ => {}
         }
         if let Some(offsets) = self.offsets.group(&id) {
-            out.topics.extend(offsets.topics().keys().cloned());
+            let topics = offsets.topics().keys().cloned();
+            out.changed.extend(topics.map(|topic| (topic, Arc::clone(&id))));
         }
         self.groups.remove(&id);
         self.schedule(&id);
@@ -464,11 +464,6 @@ impl Coordinator {
             let (records, none_left) = self
                 .offsets
                 .expire(&id, ages, is_subscribed, now_ms, retention_ms);
-            for record in &records {
-                if let Record::Forget { key, .. } = record {
-                    out.topics.insert(Arc::clone(&key.topic));
-                }
-            }
             let unused = group.is_none_or(Group::is_unused);
             self.emit(records, out);
             if none_left && unused {

@@ -8,6 +8,8 @@ pub mod commits;
 pub mod config;
 pub mod consumer;
 pub mod coordinator;
+#[cfg(test)]
+mod harness;
 pub mod member_protocol;
 pub mod messages;
 pub mod offsets;

@@ -327,7 +327,3 @@ impl Offsets {
         (records, none_left)
     }
 }
-
-#[cfg(test)]
-#[path = "offsets_tests.rs"]
-mod tests;

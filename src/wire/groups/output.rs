@@ -34,8 +34,9 @@ pub struct Output {
     pub replies: Vec<(Token, Reply)>,
     /// To be kept, in this order, after those of earlier outputs.
     pub records: Vec<Record>,
-    /// Topics whose readers or owners may have changed.
-    pub topics: BTreeSet<Arc<str>>,
+    /// Topic and group where members, assignments or the existence of the group may have changed. Commits are not in it:
+    /// they take effect when their record is durable.
+    pub changed: BTreeSet<(Arc<str>, Arc<str>)>,
 }
 
 impl Output {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::coordinator::{Coordinator, Group};
 use super::member_protocol;
+use super::messages::Client;
 use super::record::{CommittedOffset, FormerPosition};
 
 /// A group that has, had or will have a position on a topic.
@@ -102,17 +103,41 @@ impl Coordinator {
         }
     }
 
-    /// Whether a client of this id and address is a member of a group that reads the topic, and how many such
-    /// members there are.
-    pub fn members_like(&self, topic: &str, client_id: &str, host: &str) -> usize {
-        let is_like = |client: &super::messages::Client| &*client.id == client_id && &*client.host == host;
-        self.groups
-            .values()
-            .filter(|group| self.reads(group, topic))
-            .map(|group| match group {
-                Group::Classic(group) => group.members().filter(|member| is_like(member.client())).count(),
-                Group::Consumer(group) => group.members().filter(|member| is_like(member.client())).count(),
-            })
-            .sum()
+    /// Members of groups that read the topic whose client has this id and address, as group and member id.
+    pub fn members_like(&self, topic: &str, client_id: &str, host: &str) -> BTreeSet<(Arc<str>, Arc<str>)> {
+        let is_like = |client: &Client| &*client.id == client_id && &*client.host == host;
+        let mut found = BTreeSet::new();
+        for (id, group) in self.groups.iter().filter(|(_, group)| self.reads(group, topic)) {
+            let members: Vec<Arc<str>> = match group {
+                Group::Classic(group) => group
+                    .members()
+                    .filter(|member| is_like(member.client()))
+                    .map(|member| Arc::clone(member.id()))
+                    .collect(),
+                Group::Consumer(group) => group
+                    .members()
+                    .filter(|member| is_like(member.client()))
+                    .map(|member| Arc::clone(member.id()))
+                    .collect(),
+            };
+            found.extend(members.into_iter().map(|member| (Arc::clone(id), member)));
+        }
+        found
+    }
+
+    /// The client of a member and the topics its group reads, as far as that is known.
+    pub fn member(&self, group: &str, member_id: &str) -> Option<(Client, Vec<String>)> {
+        match self.groups.get(group)? {
+            Group::Classic(group) => {
+                let member = group.members().find(|member| **member.id() == *member_id)?;
+                let topics = group.subscribed().into_iter().flatten().cloned();
+                Some((member.client().clone(), topics.collect()))
+            }
+            Group::Consumer(group) => {
+                let member = group.members().find(|member| **member.id() == *member_id)?;
+                let topics = group.subscribed().into_iter().cloned();
+                Some((member.client().clone(), topics.collect()))
+            }
+        }
     }
 }

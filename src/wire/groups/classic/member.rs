@@ -26,6 +26,10 @@ pub struct Member {
 }
 
 impl Member {
+    pub(in crate::wire::groups) fn id(&self) -> &Arc<str> {
+        &self.id
+    }
+
     pub(in crate::wire::groups) fn client(&self) -> &Client {
         &self.client
     }

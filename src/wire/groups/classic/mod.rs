@@ -226,8 +226,9 @@ impl ClassicGroup {
     /// Notes that what this group's topics are read by may have changed.
     fn touch(&self, out: &mut Output) {
         if let Some(topics) = &self.subscribed {
-            out.topics
-                .extend(topics.iter().map(|topic| Arc::from(topic.as_str())));
+            let topics = topics.iter().map(|topic| Arc::from(topic.as_str()));
+            out.changed
+                .extend(topics.map(|topic| (topic, Arc::clone(&self.id))));
         }
     }
 

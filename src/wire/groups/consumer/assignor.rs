@@ -112,9 +112,11 @@ struct Share<'a> {
 }
 
 fn uniform(input: &Input<'_>) -> BTreeMap<Arc<str>, Partitions> {
+    let is_read = |topic: &Uuid| input.members.values().any(|member| member.topics.contains(topic));
     let mut free: BTreeSet<(Uuid, i32)> = input
         .partitions
         .iter()
+        .filter(|(topic, _)| is_read(topic))
         .flat_map(|(topic, count)| (0..*count).map(|partition| (*topic, partition)))
         .collect();
     // What a member has and may keep, it keeps to begin with.

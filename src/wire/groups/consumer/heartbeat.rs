@@ -302,10 +302,11 @@ impl ConsumerGroup {
         changed |= before.0 != member.topics || before.1 != member.regex;
         if changed {
             // Topics no longer subscribed to lose an owner as well.
+            let topics = before.0.into_iter().map(|topic| Arc::from(topic.as_str()));
             pulse
                 .out
-                .topics
-                .extend(before.0.into_iter().map(|topic| Arc::from(topic.as_str())));
+                .changed
+                .extend(topics.map(|topic| (topic, Arc::clone(&self.id))));
         }
         changed
     }

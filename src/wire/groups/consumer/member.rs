@@ -50,6 +50,10 @@ pub struct ConsumerMember {
 }
 
 impl ConsumerMember {
+    pub(in crate::wire::groups) fn id(&self) -> &Arc<str> {
+        &self.id
+    }
+
     pub(in crate::wire::groups) fn client(&self) -> &Client {
         &self.client
     }

@@ -191,9 +191,9 @@ impl ConsumerGroup {
     }
 
     fn touch(&self, out: &mut Output) {
-        let topics = self.subscribed();
-        out.topics
-            .extend(topics.into_iter().map(|topic| Arc::from(topic.as_str())));
+        let topics = self.subscribed().into_iter();
+        out.changed
+            .extend(topics.map(|topic| (Arc::from(topic.as_str()), Arc::clone(&self.id))));
     }
 
     fn unknown_member(&self, member_id: &str) -> Refusal {

@@ -1,0 +1,300 @@
+//! Consumers without a group: known by what they fetched in the last ten minutes.
+//!
+//! A fetch does not say on whose behalf it is made. It is put down to a group where a member of that group, or somebody who
+//! commits for it, has the same client id and address and there are no more connections than such members; what is over
+//! counts as a reader of its own. Positions are kept per connection, so that two consumers of one name do not hide each
+//! other; those of a closed connection give way to the client's next one.
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use crate::wire::groups::messages::{Client, FetchPosition};
+use crate::wire::groups::output::Now;
+
+/// How long a fetch says that somebody reads.
+pub const REMEMBERED_MS: i64 = 600_000;
+/// Positions kept in all. A client would have to open thousands of connections to reach it.
+const MOST_POSITIONS: usize = 1_000_000;
+const SHARDS: usize = 16;
+
+/// A position a connection fetched from.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    offset: i64,
+    /// Monotonic: a step of the wall clock must not make readers vanish.
+    at_ms: i64,
+    wall_ms: i64,
+}
+
+#[derive(Debug, Default)]
+struct Connection {
+    closed: bool,
+    topics: HashMap<Uuid, BTreeMap<i32, Seen>>,
+}
+
+/// Somebody that speaks for a group: group id and member id, the latter empty for a standalone commit.
+type Speaker = (Arc<str>, Arc<str>);
+
+/// All connections of one client id and address.
+#[derive(Debug)]
+struct Source {
+    name: Arc<str>,
+    connections: HashMap<u64, Connection>,
+    /// Topic and speaker -> when.
+    speakers: HashMap<(Arc<str>, Speaker), i64>,
+}
+
+type Shard = HashMap<(Arc<str>, Arc<str>), Source>;
+
+/// A fetch that moved on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moved {
+    /// The topic.
+    pub topic_id: Uuid,
+    /// The partition.
+    pub partition: i32,
+    /// Where it reads now.
+    pub offset: i64,
+}
+
+/// A consumer that may have no group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetcher {
+    /// Client id and address, `id@address`.
+    pub name: Arc<str>,
+    /// Client id.
+    pub client_id: Arc<str>,
+    /// Address as the protocol prints it.
+    pub host: Arc<str>,
+    /// Who committed on the topic from there, or left a group that read it.
+    pub speakers: BTreeSet<Speaker>,
+    /// Partition -> offset and wall-clock time of each connection's last fetch, the lowest offset first.
+    pub positions: BTreeMap<i32, Vec<(i64, i64)>>,
+}
+
+/// Every fetcher.
+#[derive(Debug)]
+pub struct Fetchers {
+    shards: Vec<Mutex<Shard>>,
+    hasher: RandomState,
+    positions: AtomicUsize,
+}
+
+impl Default for Fetchers {
+    fn default() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            positions: AtomicUsize::new(0),
+        }
+    }
+}
+
+fn key(client: &Client) -> (Arc<str>, Arc<str>) {
+    (Arc::clone(&client.id), Arc::clone(&client.host))
+}
+
+fn source(client: &Client) -> Source {
+    let address = client.host.trim_start_matches('/');
+    Source {
+        name: Arc::from(format!("{}@{address}", client.id)),
+        connections: HashMap::new(),
+        speakers: HashMap::new(),
+    }
+}
+
+impl Fetchers {
+    fn shard(&self, client: &Client) -> &Mutex<Shard> {
+        let hash = self.hasher.hash_one((&client.id, &client.host));
+        let index = usize::try_from(hash % SHARDS as u64).unwrap_or(0);
+        &self.shards[index]
+    }
+
+    /// Nobody fetched lately.
+    pub fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| shard.lock().is_empty())
+    }
+
+    /// Takes note of a fetch. Answers the name it is known by, and where it moved.
+    pub fn fetched(
+        &self,
+        client: &Client,
+        positions: &[FetchPosition],
+        now: Now,
+    ) -> Option<(Arc<str>, Vec<Moved>)> {
+        let mut shard = self.shard(client).lock();
+        let source = shard.entry(key(client)).or_insert_with(|| source(client));
+        let others_closed = source
+            .connections
+            .iter()
+            .any(|(id, connection)| connection.closed && *id != client.connection);
+        let connection = source.connections.entry(client.connection).or_default();
+        connection.closed = false;
+        let mut moved = Vec::new();
+        for position in positions {
+            let partitions = connection.topics.entry(position.topic_id).or_default();
+            let seen = Seen {
+                offset: position.offset,
+                at_ms: now.monotonic_ms,
+                wall_ms: now.wall_ms,
+            };
+            let before = match partitions.get_mut(&position.partition) {
+                Some(known) => Some(std::mem::replace(known, seen)),
+                None if self.positions.load(Ordering::Relaxed) >= MOST_POSITIONS => continue,
+                None => {
+                    self.positions.fetch_add(1, Ordering::Relaxed);
+                    partitions.insert(position.partition, seen)
+                }
+            };
+            if before.is_none_or(|before| before.offset != position.offset) {
+                moved.push(Moved {
+                    topic_id: position.topic_id,
+                    partition: position.partition,
+                    offset: position.offset,
+                });
+            }
+        }
+        if others_closed {
+            let removed = supersede(source, client.connection, positions);
+            self.positions.fetch_sub(removed, Ordering::Relaxed);
+        }
+        (!moved.is_empty()).then(|| (Arc::clone(&source.name), moved))
+    }
+
+    /// The connection ended.
+    pub fn disconnected(&self, client: &Client) {
+        let mut shard = self.shard(client).lock();
+        if let Some(source) = shard.get_mut(&key(client))
+            && let Some(connection) = source.connections.get_mut(&client.connection)
+        {
+            connection.closed = true;
+        }
+    }
+
+    /// Somebody at this client speaks for a group that reads the topics.
+    pub fn speaks<'a>(
+        &self,
+        client: &Client,
+        speaker: &Speaker,
+        topics: impl IntoIterator<Item = &'a str>,
+        now_ms: i64,
+    ) {
+        let mut shard = self.shard(client).lock();
+        let source = shard.entry(key(client)).or_insert_with(|| source(client));
+        for topic in topics {
+            if source.speakers.len() < MOST_POSITIONS / SHARDS {
+                source
+                    .speakers
+                    .insert((Arc::from(topic), speaker.clone()), now_ms);
+            }
+        }
+    }
+
+    /// Everybody who fetched from the topic lately; `now_ms` is monotonic, as in [`Self::speaks`] and [`Self::sweep`].
+    pub fn on(&self, topic: &str, topic_id: Uuid, now_ms: i64) -> Vec<Fetcher> {
+        let since_ms = now_ms.saturating_sub(REMEMBERED_MS);
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            for ((client_id, host), source) in shard.lock().iter() {
+                let mut positions: BTreeMap<i32, Vec<(i64, i64)>> = BTreeMap::new();
+                for connection in source.connections.values() {
+                    for (partition, seen) in connection.topics.get(&topic_id).into_iter().flatten() {
+                        if seen.at_ms > since_ms {
+                            positions
+                                .entry(*partition)
+                                .or_default()
+                                .push((seen.offset, seen.wall_ms));
+                        }
+                    }
+                }
+                if positions.is_empty() {
+                    continue;
+                }
+                for connections in positions.values_mut() {
+                    connections.sort_unstable();
+                }
+                let speakers = source
+                    .speakers
+                    .iter()
+                    .filter(|((spoken_of, _), at_ms)| **spoken_of == *topic && **at_ms > since_ms)
+                    .map(|((_, speaker), _)| speaker.clone());
+                found.push(Fetcher {
+                    name: Arc::clone(&source.name),
+                    client_id: Arc::clone(client_id),
+                    host: Arc::clone(host),
+                    speakers: speakers.collect(),
+                    positions,
+                });
+            }
+        }
+        found.sort_by(|left, right| left.name.cmp(&right.name));
+        found
+    }
+
+    /// Drops what is too old; answers topic and name of each fetcher that is gone from it.
+    pub fn sweep(&self, now_ms: i64) -> BTreeSet<(Uuid, Arc<str>)> {
+        let since_ms = now_ms.saturating_sub(REMEMBERED_MS);
+        let mut gone = BTreeSet::new();
+        let mut removed = 0;
+        for shard in &self.shards {
+            shard.lock().retain(|_, source| {
+                for connection in source.connections.values_mut() {
+                    connection.topics.retain(|topic, partitions| {
+                        let before = partitions.len();
+                        partitions.retain(|_, seen| seen.at_ms > since_ms);
+                        removed += before - partitions.len();
+                        if partitions.len() < before {
+                            gone.insert((*topic, Arc::clone(&source.name)));
+                        }
+                        !partitions.is_empty()
+                    });
+                }
+                source
+                    .connections
+                    .retain(|_, connection| !connection.topics.is_empty());
+                source.speakers.retain(|_, at_ms| *at_ms > since_ms);
+                !source.connections.is_empty() || !source.speakers.is_empty()
+            });
+        }
+        self.positions.fetch_sub(removed, Ordering::Relaxed);
+        gone
+    }
+}
+
+/// A closed connection's positions give way to those of the client's next connection that are no lower.
+fn supersede(source: &mut Source, by: u64, positions: &[FetchPosition]) -> usize {
+    let mut removed = 0;
+    for (id, connection) in &mut source.connections {
+        if *id == by || !connection.closed {
+            continue;
+        }
+        for position in positions {
+            if let Entry::Occupied(mut topic) = connection.topics.entry(position.topic_id) {
+                let partitions = topic.get_mut();
+                if partitions
+                    .get(&position.partition)
+                    .is_some_and(|seen| seen.offset <= position.offset)
+                {
+                    partitions.remove(&position.partition);
+                    removed += 1;
+                }
+                if partitions.is_empty() {
+                    topic.remove();
+                }
+            }
+        }
+    }
+    source
+        .connections
+        .retain(|id, connection| *id == by || !connection.topics.is_empty());
+    removed
+}
+
+#[cfg(test)]
+#[path = "fetchers_tests.rs"]
+mod tests;
