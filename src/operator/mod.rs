@@ -6,8 +6,11 @@ pub mod backoff;
 pub mod control_client;
 #[cfg(test)]
 mod fake_storage;
+pub mod lease;
+pub mod metrics;
 pub mod notices;
 pub mod plan;
+pub mod probes;
 pub mod reconcile;
 pub mod source;
 pub mod status;

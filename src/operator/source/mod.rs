@@ -1,6 +1,7 @@
 //! Where Topics come from: a cluster, or a directory of manifests.
 //!
 //! A source keeps resources and runs rounds for them; what a round decides is the same for both.
+pub mod cluster;
 pub mod directory;
 mod records;
 mod scan;

@@ -1,0 +1,60 @@
+//! `/healthz`, `/readyz` and `/metrics` of the operator.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::metrics::Metrics;
+
+/// Whether the operator works.
+#[derive(Debug, Clone, Default)]
+pub struct Health {
+    ready: Arc<AtomicBool>,
+}
+
+impl Health {
+    /// Topics have been listed, or another process holds the lease and this one stands by.
+    pub fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Ordering::Relaxed);
+    }
+
+    /// Whether it is ready.
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+}
+
+/// Serves until `stop`.
+///
+/// # Errors
+/// Those of the listener.
+pub async fn serve(
+    listener: TcpListener,
+    health: Health,
+    metrics: Metrics,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let ready = move || async move {
+        if health.is_ready() {
+            (StatusCode::OK, "ok\n")
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+        }
+    };
+    let scrape = move || async move {
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        ([(header::CONTENT_TYPE, kind)], metrics.encode()).into_response()
+    };
+    let router = Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(scrape));
+    axum::serve(listener, router)
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .await
+}
