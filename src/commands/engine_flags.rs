@@ -109,7 +109,8 @@ impl EngineFlags {
     }
 }
 
-fn duration(text: &str) -> anyhow::Result<Duration> {
+/// Reads a duration such as `5m` or a number of milliseconds.
+pub(super) fn duration(text: &str) -> anyhow::Result<Duration> {
     let ms = units::parse_duration_ms(text)?;
     let ms = u64::try_from(ms)
         .ok()

@@ -14,6 +14,7 @@ pub mod demo;
 pub mod engine_flags;
 pub mod explain;
 pub mod inspect;
+pub mod operator;
 pub mod plan;
 pub mod shared;
 pub mod status;
@@ -42,6 +43,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Keep the Topics of a Kubernetes cluster in force on one engine
+    Operator(operator::Operator),
     /// Show Topics and their status, as `kubectl get topics` does
     Status(status::Status),
     /// Print the CustomResourceDefinition of Topic
@@ -97,6 +100,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Outcome> {
         cli.logging.log_format == shared::LogFormat::Json,
     )?;
     match cli.command {
+        Command::Operator(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Crd(command) => command.run(),
         Command::Explain(command) => command.run(),
