@@ -5,6 +5,7 @@
 mod bench;
 
 mod appending;
+mod cases;
 mod file_handling;
 mod kill;
 mod log_start;
@@ -13,3 +14,4 @@ mod recovery;
 mod rolling;
 mod size_retention;
 mod time_retention;
+mod worked_examples;
