@@ -45,6 +45,8 @@ pub struct Cli {
 enum Command {
     /// Keep the Topics of a Kubernetes cluster in force on one engine
     Operator(operator::Operator),
+    /// Say what a manifest would delete and who would lose what, changing nothing
+    Plan(plan::Plan),
     /// Show Topics and their status, as `kubectl get topics` does
     Status(status::Status),
     /// Print the CustomResourceDefinition of Topic
@@ -101,6 +103,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Outcome> {
     )?;
     match cli.command {
         Command::Operator(command) => command.run(),
+        Command::Plan(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Crd(command) => command.run(),
         Command::Explain(command) => command.run(),

@@ -1,2 +1,203 @@
-//! `tidemark plan`.
+//! `tidemark plan`: what would this manifest delete, and who would lose what?
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::Outcome;
+use super::shared::runtime;
+use crate::operator::control_client::ControlClient;
+use crate::operator::storage::Storage;
+use crate::resource::contract::{self, DesiredTopic, Owner, Verdict};
+use crate::resource::{desired, manifest};
+
 pub mod render;
+
+const EXAMPLES: &str = "\
+Examples:
+  tidemark plan -f orders.yaml                 ask the engine on this machine
+  tidemark plan -f topics/ --control http://engine:9097 -o json
+  git diff --name-only | xargs tidemark plan -f
+
+Exit code: 0 everything applies safely, 2 something would be refused, 1 error.";
+
+/// How verdicts are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// One JSON list, an element a Topic
+    Json,
+}
+
+/// Says what manifests would change, without changing anything.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Plan {
+    /// Manifests, or directories of them
+    #[arg(short, long = "file", required = true, num_args = 1.., value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The control API of the engine to ask
+    #[arg(
+        long,
+        env = "TIDEMARK_CONTROL",
+        default_value = "http://127.0.0.1:9097",
+        value_name = "URL"
+    )]
+    control: String,
+    /// A file with the bearer token of the control API
+    #[arg(long, env = "TIDEMARK_CONTROL_TOKEN_FILE", value_name = "FILE")]
+    control_token_file: Option<PathBuf>,
+    /// Namespace of manifests that name none
+    #[arg(long, env = "TIDEMARK_NAMESPACE", default_value = "default")]
+    namespace: String,
+    /// How to show the verdicts
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Format,
+}
+
+/// The verdict on one Topic.
+#[derive(Debug, Serialize)]
+struct Planned {
+    topic: String,
+    file: String,
+    line: usize,
+    #[serde(flatten)]
+    verdict: Verdict,
+}
+
+/// What one document of a manifest asks for.
+#[derive(Debug)]
+struct Asked {
+    file: PathBuf,
+    line: usize,
+    topic: String,
+    desired: DesiredTopic,
+}
+
+impl Plan {
+    /// Prints a verdict for each Topic in the files.
+    ///
+    /// # Errors
+    /// When a manifest has a fault, or the engine cannot be asked.
+    pub fn run(self) -> anyhow::Result<Outcome> {
+        let asked = self.read()?;
+        let storage = ControlClient::new(&self.control, self.control_token_file.clone())?;
+        let planned = runtime()?.block_on(ask(&storage, asked))?;
+        match self.output {
+            Format::Json => println!("{}", serde_json::to_string_pretty(&planned)?),
+            Format::Table => {
+                let texts = planned
+                    .iter()
+                    .map(|planned| render::verdict(&planned.topic, &planned.verdict));
+                print!("{}", texts.collect::<Vec<_>>().join("\n"));
+            }
+        }
+        let refused = planned
+            .iter()
+            .any(|planned| planned.verdict.verdict == contract::Outcome::Refused);
+        Ok(if refused {
+            Outcome::WouldBeRefused
+        } else {
+            Outcome::Done
+        })
+    }
+
+    /// Every Topic that the files declare; a fault in any of them ends it, because a plan of half a change misleads.
+    fn read(&self) -> anyhow::Result<Vec<Asked>> {
+        let mut asked = Vec::new();
+        let mut faults = Vec::new();
+        for file in self.manifests()? {
+            let text = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+            let manifests = manifest::read(&text, &self.namespace);
+            faults.extend(
+                manifests
+                    .faults
+                    .iter()
+                    .map(|fault| format!("{}: {fault}", file.display())),
+            );
+            for located in manifests.topics {
+                let topic = located.topic.topic_name().to_owned();
+                let line = located.line;
+                match desired::desired(&located.topic, nobody()) {
+                    Ok(desired) => asked.push(Asked {
+                        file: file.clone(),
+                        line,
+                        topic,
+                        desired,
+                    }),
+                    Err(violations) => faults.extend(
+                        violations
+                            .iter()
+                            .map(|violation| format!("{}: line {line}: {violation}", file.display())),
+                    ),
+                }
+            }
+        }
+        if !faults.is_empty() {
+            bail!("the manifests cannot be taken:\n  {}", faults.join("\n  "));
+        }
+        if asked.is_empty() {
+            bail!("there is no Topic in what -f names");
+        }
+        Ok(asked)
+    }
+
+    /// The files, and the manifests in the directories, that `-f` names.
+    fn manifests(&self) -> anyhow::Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        for path in &self.files {
+            if !path.is_dir() {
+                files.push(path.clone());
+                continue;
+            }
+            let listing = std::fs::read_dir(path).with_context(|| format!("list {}", path.display()))?;
+            let mut inside = listing
+                .map(|entry| entry.map(|entry| entry.path()))
+                .collect::<Result<Vec<_>, _>>()?;
+            inside.retain(|file| {
+                file.extension()
+                    .is_some_and(|kind| kind == "yaml" || kind == "yml" || kind == "json")
+            });
+            inside.sort();
+            files.extend(inside);
+        }
+        Ok(files)
+    }
+}
+
+/// The owner of a Topic that is only asked about.
+fn nobody() -> Owner {
+    Owner {
+        uid: String::new(),
+        namespace: String::new(),
+        name: String::new(),
+    }
+}
+
+async fn ask(storage: &impl Storage, asked: Vec<Asked>) -> anyhow::Result<Vec<Planned>> {
+    let mut planned = Vec::with_capacity(asked.len());
+    for Asked {
+        file,
+        line,
+        topic,
+        mut desired,
+    } in asked
+    {
+        // Whoever has the topic keeps it: the question is what the settings would do.
+        let observed = storage.observe(&topic).await?;
+        desired.owner = observed.and_then(|observed| observed.owner);
+        let verdict = storage
+            .plan(&topic, &desired)
+            .await
+            .with_context(|| format!("plan {}:{line}", file.display()))?;
+        planned.push(Planned {
+            topic,
+            file: file.display().to_string(),
+            line,
+            verdict,
+        });
+    }
+    Ok(planned)
+}
