@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 pub mod complete;
 pub mod crd;
 pub mod demo;
+pub mod engine;
 pub mod engine_flags;
 pub mod explain;
 pub mod inspect;
@@ -43,6 +44,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Own a data directory, serve Kafka clients, enforce retention
+    Engine(Box<engine::Engine>),
     /// Keep the Topics of a Kubernetes cluster in force on one engine
     Operator(operator::Operator),
     /// Say what a manifest would delete and who would lose what, changing nothing
@@ -102,6 +105,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Outcome> {
         cli.logging.log_format == shared::LogFormat::Json,
     )?;
     match cli.command {
+        Command::Engine(command) => command.run(),
         Command::Operator(command) => command.run(),
         Command::Plan(command) => command.run(),
         Command::Status(command) => command.run(),

@@ -50,7 +50,7 @@ pub enum DataDirectoryError {
     /// The directory belongs to another identity.
     #[error(
         "{path} belongs to identity {found}, this engine is configured as {configured}; nothing was read or written. \
-         Point the engine at the right volume, or take this one over with --adopt"
+         Point the engine at the right volume, or take this one over with --adopt-identity"
     )]
     IdentityMismatch {
         /// The data directory.
@@ -81,12 +81,12 @@ pub enum DataDirectoryError {
         path: PathBuf,
     },
     /// Any other failed call.
-    #[error("{path}: {source}")]
+    #[error("{path}: {cause}")]
     Io {
         /// The path.
         path: PathBuf,
         /// The failure.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -403,7 +403,7 @@ fn make_directory(path: &Path) -> Result<(), DataDirectoryError> {
 fn read_small(path: &Path) -> Result<Option<String>, DataDirectoryError> {
     let file = match open_no_follow(path, OFlags::RDONLY) {
         Ok(file) => file,
-        Err(DataDirectoryError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+        Err(DataDirectoryError::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
             return Ok(None);
         }
         Err(error) => return Err(error),
@@ -448,7 +448,7 @@ fn failed(path: &Path, source: io::Error) -> DataDirectoryError {
     if source.kind() == io::ErrorKind::ReadOnlyFilesystem {
         return DataDirectoryError::ReadOnly { path };
     }
-    DataDirectoryError::Io { path, source }
+    DataDirectoryError::Io { path, cause: source }
 }
 
 #[cfg(test)]

@@ -31,6 +31,9 @@ pub trait ReaderListener: Send + Sync + 'static {
 ///
 /// A commit holds [`Gate::share`] while it takes effect in memory, a pass while it works on one partition; a change holds
 /// [`Gate::change`] from looking to being in force. Held for moments, never across an await.
+///
+/// Lock order: the gate comes before any lock of whoever keeps positions, because a change asks for the inventory while
+/// it holds the gate. It is not taken twice by one thread.
 #[derive(Debug, Default)]
 pub struct Gate(RwLock<()>);
 

@@ -16,6 +16,7 @@ pub mod error;
 pub mod faults;
 pub mod files;
 pub mod flush;
+pub mod guard;
 pub mod handles;
 pub mod index;
 mod index_file;

@@ -129,6 +129,19 @@ pub enum StoreError {
     Closed,
 }
 
+impl StoreError {
+    /// The same as an I/O error, for callers that tell a full disk from a read-only one by the operating system's code.
+    pub fn to_io_error(&self) -> std::io::Error {
+        match self {
+            Self::Full { .. } => rustix::io::Errno::NOSPC.into(),
+            Self::ReadOnly { .. } => rustix::io::Errno::ROFS.into(),
+            Self::Io { .. } | Self::Unreadable { .. } | Self::Closed => {
+                std::io::Error::other(self.to_string())
+            }
+        }
+    }
+}
+
 /// Key and value of one entry.
 pub type Entry = (Vec<u8>, Vec<u8>);
 

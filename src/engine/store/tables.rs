@@ -12,6 +12,8 @@ pub enum Table {
     PendingChanges,
     /// Single values of the engine: producer-id block, defaults in force, format (JSON).
     Engine,
+    /// Topic and partition -> log start offset that no file name implies (decimal).
+    LogStarts,
     /// Topic, group and partition of records given up -> count (JSON).
     AcceptedLosses,
     /// Sequence number -> event that must outlive a restart (JSON).
@@ -28,11 +30,12 @@ pub enum Table {
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Topics,
         Self::Deletions,
         Self::PendingChanges,
         Self::Engine,
+        Self::LogStarts,
         Self::AcceptedLosses,
         Self::Events,
         Self::Requests,
@@ -48,6 +51,7 @@ impl Table {
             Self::Deletions => "deletions",
             Self::PendingChanges => "pending-changes",
             Self::Engine => "engine",
+            Self::LogStarts => "log-starts",
             Self::AcceptedLosses => "accepted-losses",
             Self::Events => "events",
             Self::Requests => "requests",

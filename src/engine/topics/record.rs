@@ -106,6 +106,9 @@ pub struct TopicRecord {
     /// How many of them had their directory made. The rest is made at the next start; one below this number whose directory
     /// is missing was lost, and is never made anew over the loss.
     pub directories: i32,
+    /// The highest leader epoch that its partitions were ever led under.
+    #[serde(default)]
+    pub leader_epoch: i32,
     /// The resource it belongs to.
     #[serde(default)]
     pub owner: Option<Owner>,
@@ -140,6 +143,7 @@ impl TopicRecord {
             name: name.to_owned(),
             partitions,
             directories: 0,
+            leader_epoch: 0,
             owner: None,
             readers: ReadersPolicy::default(),
             deletion_policy: DeletionPolicy::default(),

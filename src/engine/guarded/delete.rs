@@ -1,0 +1,170 @@
+//! Deletion through the control API, and what is given up by it.
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::engine::guarded::apply::{Waiting, plain_verdict};
+use crate::engine::guarded::evaluate::{Change, Evaluation};
+use crate::engine::guarded::pending::{PendingRecord, Target};
+use crate::engine::refusal::Refusal;
+use crate::engine::store::{Batch, Table};
+use crate::engine::topics::catalog::TopicState;
+use crate::engine::topics::create::Changes;
+use crate::resource::contract::{DeleteTopic, DeletionPolicy, EventKind, Outcome, Verdict};
+use crate::retention::{Cause, Decision};
+use crate::telemetry::metrics::TopicReader;
+
+impl Engine {
+    /// The resource of a topic is deleted. With `Retain` the topic stays, without an owner; with `Delete` it goes, once no
+    /// reader is behind. Blocks.
+    ///
+    /// # Errors
+    /// The topic belongs to somebody else, or nothing can be stored.
+    pub fn delete(&self, name: &str, request: &DeleteTopic) -> Result<Verdict, Refusal> {
+        let changes = self.lock_changes()?;
+        let Some(topic) = self.catalog.by_name(name) else {
+            let message = format!("there is no topic {name}; nothing is left to delete.");
+            return Ok(plain_verdict(Outcome::Unchanged, "Applied", message, None));
+        };
+        match &topic.record.owner {
+            Some(owner) if owner.uid == request.owner => {}
+            Some(owner) => {
+                return Err(Refusal::Conflict {
+                    name: name.to_owned(),
+                    owner: owner.clone(),
+                });
+            }
+            // Released already: by this very request, whose answer was lost, or by a topic that never was its own.
+            None => {
+                let message = format!("topic {name} has no owner; its data stays.");
+                return Ok(plain_verdict(
+                    Outcome::Unchanged,
+                    "Applied",
+                    message,
+                    Some(&topic),
+                ));
+            }
+        }
+        match request.policy.unwrap_or(topic.record.deletion_policy) {
+            DeletionPolicy::Retain => self.release(&topic),
+            DeletionPolicy::Delete => self.delete_guarded(&changes, &topic, &request.request_id),
+        }
+    }
+
+    fn release(&self, topic: &Arc<TopicState>) -> Result<Verdict, Refusal> {
+        let mut record = topic.record.clone();
+        record.owner = None;
+        let gate = self.gate.change();
+        let released = self.commit_record(topic, record, &Waiting::Drop)?;
+        drop(gate);
+        let name = &topic.record.name;
+        let message =
+            format!("topic {name} has no owner any more; its data stays under the settings in force.");
+        self.events.tell(
+            EventKind::TopicChanged,
+            name,
+            topic.record.owner.as_ref(),
+            message.clone(),
+        );
+        Ok(plain_verdict(
+            Outcome::Applied,
+            "Applied",
+            message,
+            Some(&released),
+        ))
+    }
+
+    fn delete_guarded(
+        &self,
+        changes: &Changes<'_>,
+        topic: &Arc<TopicState>,
+        request_id: &str,
+    ) -> Result<Verdict, Refusal> {
+        let name = &topic.record.name;
+        let gate = self.gate.change();
+        let evaluation = self.evaluate(topic, Change::DeleteTopic, &topic.record.readers);
+        let mut verdict = evaluation.verdict(topic);
+        self.metrics.verdict(match evaluation.decision() {
+            Decision::Apply => "Applied",
+            Decision::Refuse | Decision::Clamp => "Refused",
+        });
+        if evaluation.decision() == Decision::Apply {
+            self.delete_checked(changes, topic)?;
+            drop(gate);
+            self.given_up(topic, &evaluation);
+            return Ok(verdict);
+        }
+        verdict.pending = true;
+        let before = self.pending.get(name);
+        let newly = !before.is_some_and(|before| before.record.target == Target::Deletion);
+        let record = newly.then(|| PendingRecord {
+            target: Target::Deletion,
+            request_id: request_id.to_owned(),
+            since_ms: self.config.clock.wall_ms(),
+        });
+        if let Some(record) = &record {
+            let mut batch = Batch::new();
+            let value = serde_json::to_vec(record).unwrap_or_default();
+            batch.put(Table::PendingChanges, name.as_bytes(), value);
+            self.store.write_blocking(batch)?;
+        }
+        self.note_waiting(name, topic, &evaluation, &verdict, record);
+        drop(gate);
+        if newly {
+            let message = format!("deletion waits: {}", verdict.message);
+            self.events
+                .tell(EventKind::Refused, name, topic.record.owner.as_ref(), message);
+        }
+        Ok(verdict)
+    }
+
+    /// Counts and tells what a deletion took from readers.
+    pub(crate) fn given_up(&self, topic: &TopicState, evaluation: &Evaluation) {
+        if evaluation.judgement.cause != Cause::LossAccepted {
+            return;
+        }
+        self.count_losses(topic, evaluation);
+        self.events.tell(
+            EventKind::DeletedBehindReader,
+            &topic.record.name,
+            topic.record.owner.as_ref(),
+            evaluation.judgement.verdict().message,
+        );
+    }
+
+    /// Counts and tells what a change with `onLoss: Allow` takes from readers.
+    pub(crate) fn accept_losses(&self, topic: &TopicState, evaluation: &Evaluation) {
+        self.count_losses(topic, evaluation);
+        self.events.tell(
+            EventKind::LossAccepted,
+            &topic.record.name,
+            topic.record.owner.as_ref(),
+            evaluation.judgement.verdict().message,
+        );
+    }
+
+    fn count_losses(&self, topic: &TopicState, evaluation: &Evaluation) {
+        let name = &topic.record.name;
+        let mut batch = Batch::new();
+        for risk in &evaluation.judgement.at_risk {
+            let records = risk.records();
+            self.metrics
+                .loss_accepted_records
+                .get_or_create(&TopicReader {
+                    topic: name.clone(),
+                    reader: risk.name.to_string(),
+                })
+                .inc_by(u64::try_from(records).unwrap_or(0));
+            let key = format!("{name}\0{}\0{}", risk.name, risk.partition);
+            let value = serde_json::json!({
+                "records": records,
+                "from": risk.lost.start,
+                "to": risk.lost.end,
+                "atMs": self.config.clock.wall_ms(),
+            });
+            batch.put(Table::AcceptedLosses, key, value.to_string());
+        }
+        if let Err(error) = self.store.write_blocking(batch) {
+            tracing::warn!(%error, topic = name, "the accepted loss is counted but not kept");
+        }
+    }
+}

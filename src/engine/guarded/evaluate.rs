@@ -1,0 +1,177 @@
+//! Asking the guard: the outlook of every partition, every reader, one judgement.
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::engine::Engine;
+use crate::engine::guarded::layers;
+use crate::engine::readers::ReaderInventory;
+use crate::engine::topics::catalog::TopicState;
+use crate::engine::topics::open::millis;
+use crate::engine::topics::record::Layers;
+use crate::resource::contract::{Outcome, ReadersPolicy, Verdict};
+use crate::retention::{Clamped, Decision, Judgement, Outlook, Proposed, Reader, Rules, Watch, judge};
+
+/// What is to be judged.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change<'a> {
+    /// The topic's layers become these.
+    Settings(&'a Layers),
+    /// One partition's records go up to an offset; a negative one is the high watermark.
+    DeleteRecords {
+        /// The partition.
+        partition: i32,
+        /// The first offset to keep.
+        offset: i64,
+    },
+    /// The whole topic goes.
+    DeleteTopic,
+}
+
+/// What the guard said, and what follows.
+#[derive(Debug)]
+pub(crate) struct Evaluation {
+    /// The judgement.
+    pub judgement: Judgement,
+    /// The limits that lose nothing, where the decision is to clamp.
+    pub clamped: Vec<(i32, Clamped)>,
+    /// Partitions that nobody can look at and that the change might lower.
+    pub unseen: Vec<i32>,
+    /// What the change would wait for.
+    pub watch: Watch,
+}
+
+impl Evaluation {
+    /// What is to be done.
+    pub fn decision(&self) -> Decision {
+        if self.unseen.is_empty() {
+            self.judgement.decision
+        } else {
+            Decision::Refuse
+        }
+    }
+
+    /// The limits that go in instead of those asked for.
+    pub fn clamped_rules(&self) -> BTreeMap<i32, Rules> {
+        self.clamped
+            .iter()
+            .map(|(partition, clamped)| (*partition, clamped.rules))
+            .collect()
+    }
+
+    /// The answer, with what only the engine knows filled in.
+    pub fn verdict(&self, topic: &TopicState) -> Verdict {
+        let mut verdict = self.judgement.verdict();
+        if !self.unseen.is_empty() {
+            verdict.verdict = Outcome::Refused;
+            verdict.reason = "ReaderUnknown".to_owned();
+            verdict.message = format!(
+                "partitions {:?} are offline, so nobody can say what the change would take there. {}",
+                self.unseen, verdict.message
+            );
+        }
+        describe(&mut verdict, topic);
+        verdict
+    }
+}
+
+/// Fills in what a verdict says about the topic itself.
+pub(crate) fn describe(verdict: &mut Verdict, topic: &TopicState) {
+    verdict.in_force = topic.record.layers.in_force();
+    verdict.topic_id = crate::log::checkpoints::format_id(topic.record.id);
+    verdict.partition_count = topic.record.partitions;
+}
+
+impl Engine {
+    /// Judges a change. Whoever acts on the answer holds the gate from before this call until the change is in force.
+    pub(crate) fn evaluate(
+        &self,
+        topic: &TopicState,
+        change: Change<'_>,
+        policy: &ReadersPolicy,
+    ) -> Evaluation {
+        let now_ms = self.clock_guard.now_for_verdict();
+        let headroom_ms = policy
+            .headroom_ms
+            .unwrap_or_else(|| millis(self.config.check_interval));
+        let mut outlooks: Vec<Outlook> = Vec::with_capacity(topic.partitions.len());
+        let mut asked: Vec<(i32, Rules, Proposed)> = Vec::with_capacity(topic.partitions.len());
+        let mut unseen = Vec::new();
+        for (partition, state) in (0..).zip(&topic.partitions) {
+            let Some((in_force, proposed)) = proposal(topic, partition, change) else {
+                continue;
+            };
+            let Some(log) = &state.log else {
+                if might_lower(&in_force, &proposed) {
+                    unseen.push(partition);
+                }
+                continue;
+            };
+            outlooks.push(log.outlook(in_force, proposed, now_ms, headroom_ms));
+            asked.push((partition, in_force, proposed));
+        }
+        let readers = self.readers_of(topic);
+        let mut last_data = |partition: i32, range: Range<i64>| {
+            let log = topic.partition(partition)?.log.as_ref()?;
+            log.last_data(range)
+        };
+        let judgement = judge(&outlooks, &readers, policy, &mut last_data);
+        let mut clamped = Vec::new();
+        if judgement.decision == Decision::Clamp {
+            for held in &judgement.held {
+                let asked = asked.iter().find(|(partition, ..)| *partition == held.partition);
+                let log = topic
+                    .partition(held.partition)
+                    .and_then(|state| state.log.as_ref());
+                if let (Some((_, in_force, proposed)), Some(log)) = (asked, log)
+                    && let Some(found) = log.clamp(*in_force, *proposed, held.slowest, now_ms, headroom_ms)
+                {
+                    clamped.push((held.partition, found));
+                }
+            }
+        }
+        let watch = match judgement.decision {
+            Decision::Clamp => Watch::until_step(&judgement, &clamped),
+            Decision::Apply | Decision::Refuse => Watch::until_safe(&judgement),
+        };
+        Evaluation {
+            judgement,
+            clamped,
+            unseen,
+            watch,
+        }
+    }
+
+    /// Every reader of a topic.
+    pub(crate) fn readers_of(&self, topic: &TopicState) -> Vec<Reader> {
+        self.positions
+            .readers(&topic.record.name, topic.record.id, topic.record.partitions)
+    }
+}
+
+/// The rules in force on a partition and what is proposed for it; `None` where the change does not concern it.
+fn proposal(topic: &TopicState, partition: i32, change: Change<'_>) -> Option<(Rules, Proposed)> {
+    let rules = |layers: &Layers| {
+        layers
+            .settings(partition)
+            .ok()
+            .map(|settings| Rules::from(&settings))
+    };
+    let in_force = rules(&topic.record.layers)?;
+    let proposed = match change {
+        Change::Settings(layers) => Proposed::Rules(rules(layers)?),
+        Change::DeleteRecords {
+            partition: only,
+            offset,
+        } if only == partition => Proposed::DeleteRecords(offset),
+        Change::DeleteRecords { .. } => return None,
+        Change::DeleteTopic => Proposed::DeleteTopic,
+    };
+    Some((in_force, proposed))
+}
+
+fn might_lower(in_force: &Rules, proposed: &Proposed) -> bool {
+    match proposed {
+        Proposed::Rules(rules) => layers::might_lower(in_force, rules),
+        Proposed::DeleteRecords(_) | Proposed::DeleteTopic => true,
+    }
+}

@@ -1,0 +1,186 @@
+//! Changes that wait for a reader: kept durably, and judged again when something happened that could matter.
+//!
+//! A commit on a topic without a waiting change costs one load of a counter; one on a topic with a waiting change a look-up
+//! in its [`Watch`]. Nothing is polled: whoever moves wakes the thread that judges.
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::readers::ReaderListener;
+use crate::resource::contract::{ReaderKind, Verdict};
+use crate::resource::settings::Overrides;
+use crate::retention::Watch;
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Target {
+    /// These overrides, over the engine's configured defaults.
+    #[serde(rename_all = "camelCase")]
+    Settings {
+        /// The topic's.
+        config: Overrides,
+        /// Those of single partitions.
+        partition_config: BTreeMap<i32, Overrides>,
+    },
+    /// That the topic is gone.
+    Deletion,
+}
+
+/// A change that waits, as stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingRecord {
+    /// What is asked for.
+    pub target: Target,
+    /// The request that asked for it; empty for a changed engine default.
+    pub request_id: String,
+    /// Since when, ms.
+    pub since_ms: i64,
+}
+
+/// A change that waits, with what was last found about it.
+#[derive(Debug, Clone)]
+pub struct Pending {
+    /// As stored.
+    pub record: PendingRecord,
+    /// The last verdict.
+    pub verdict: Verdict,
+    /// What it waits for.
+    pub watch: Watch,
+    /// Whether any reader at all would make a difference.
+    pub any_reader: bool,
+    /// Number of segments and log start of each partition when it was last judged.
+    pub fingerprint: Vec<(usize, i64)>,
+}
+
+impl ReaderListener for PendingChanges {
+    fn moved(&self, topic: &str, kind: ReaderKind, reader: &str, partition: i32, position: i64) {
+        self.reader_moved(topic, kind, reader, partition, position);
+    }
+
+    fn changed(&self, topic: &str, _kind: ReaderKind, _reader: &str) {
+        // Rare beside commits, and a reader that nobody waited for can matter too: it may be the first one.
+        self.wake(topic);
+    }
+}
+
+/// All changes that wait.
+#[derive(Debug, Default)]
+pub struct PendingChanges {
+    count: AtomicUsize,
+    state: Mutex<State>,
+    woken: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    by_topic: HashMap<String, Pending>,
+    dirty: BTreeSet<String>,
+    closed: bool,
+}
+
+impl PendingChanges {
+    /// The change that waits on a topic.
+    pub fn get(&self, topic: &str) -> Option<Pending> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.state.lock().by_topic.get(topic).cloned()
+    }
+
+    /// Puts one in, in the place of what waited before.
+    pub fn put(&self, topic: &str, pending: Pending) {
+        let mut state = self.state.lock();
+        state.by_topic.insert(topic.to_owned(), pending);
+        self.count.store(state.by_topic.len(), Ordering::Release);
+    }
+
+    /// Drops what waits on a topic.
+    pub fn remove(&self, topic: &str) -> Option<Pending> {
+        let mut state = self.state.lock();
+        let removed = state.by_topic.remove(topic);
+        state.dirty.remove(topic);
+        self.count.store(state.by_topic.len(), Ordering::Release);
+        removed
+    }
+
+    /// Topics on which something waits, with what is needed to see whether time, a roll or a deletion matters.
+    pub fn look(&self) -> Vec<(String, Option<i64>, Vec<(usize, i64)>)> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let state = self.state.lock();
+        state
+            .by_topic
+            .iter()
+            .map(|(topic, pending)| {
+                (
+                    topic.clone(),
+                    pending.watch.wake_at_ms(),
+                    pending.fingerprint.clone(),
+                )
+            })
+            .collect()
+    }
+
+    fn reader_moved(&self, topic: &str, kind: ReaderKind, reader: &str, partition: i32, position: i64) {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut state = self.state.lock();
+        let Some(pending) = state.by_topic.get_mut(topic) else {
+            return;
+        };
+        if pending.watch.moved(kind, reader, partition, position) || pending.any_reader {
+            self.wake_locked(&mut state, topic);
+        }
+    }
+
+    /// Has the change on a topic judged again.
+    pub fn wake(&self, topic: &str) {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.by_topic.contains_key(topic) {
+            self.wake_locked(&mut state, topic);
+        }
+    }
+
+    /// Has all of them judged again.
+    pub fn wake_all(&self) {
+        let mut state = self.state.lock();
+        let topics: Vec<String> = state.by_topic.keys().cloned().collect();
+        state.dirty.extend(topics);
+        self.woken.notify_all();
+    }
+
+    fn wake_locked(&self, state: &mut State, topic: &str) {
+        state.dirty.insert(topic.to_owned());
+        self.woken.notify_one();
+    }
+
+    /// Waits for a topic whose change is to be judged again; `None` once closed.
+    pub fn next(&self) -> Option<String> {
+        let mut state = self.state.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(topic) = state.dirty.pop_first() {
+                return Some(topic);
+            }
+            self.woken.wait_for(&mut state, Duration::from_secs(60));
+        }
+    }
+
+    /// Ends [`Self::next`].
+    pub fn close(&self) {
+        self.state.lock().closed = true;
+        self.woken.notify_all();
+    }
+}

@@ -1,0 +1,203 @@
+//! What waits goes in by itself: judged again when woken, at start, and when engine defaults changed.
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::engine::guarded::apply::{Occasion, Waiting, fingerprint, outcome};
+use crate::engine::guarded::evaluate::Change;
+use crate::engine::guarded::pending::{Pending, PendingRecord, Target};
+use crate::engine::refusal::Refusal;
+use crate::engine::store::Table;
+use crate::engine::topics::catalog::TopicState;
+use crate::engine::topics::create::Changes;
+use crate::engine::topics::record::Layers;
+use crate::resource::contract::EventKind;
+use crate::retention::{Cause, Decision};
+
+impl Engine {
+    /// The thread that judges again; returns when the engine stops.
+    pub(crate) fn run_pending(&self) {
+        while let Some(topic) = self.pending.next() {
+            if let Err(refusal) = self.reconsider(&topic) {
+                tracing::warn!(topic, %refusal, "a change that waits could not be judged again");
+            }
+        }
+    }
+
+    /// Wakes what waits for time, a roll or a deletion.
+    pub(crate) fn wake_due_changes(&self) {
+        let waiting = self.pending.look();
+        if waiting.is_empty() {
+            return;
+        }
+        let now_ms = self.clock_guard.now_for_verdict();
+        for (name, wake_at_ms, before) in waiting {
+            let moved = self
+                .catalog
+                .by_name(&name)
+                .is_none_or(|topic| fingerprint(&topic) != before);
+            if moved || wake_at_ms.is_some_and(|at| at <= now_ms) {
+                self.pending.wake(&name);
+            }
+        }
+    }
+
+    /// Judges what waits on a topic again.
+    pub(crate) fn reconsider(&self, name: &str) -> Result<(), Refusal> {
+        let changes = self.lock_changes()?;
+        let Some(pending) = self.pending.get(name) else {
+            return Ok(());
+        };
+        let Some(topic) = self.catalog.by_name(name) else {
+            self.pending.remove(name);
+            return Ok(());
+        };
+        match &pending.record.target {
+            Target::Deletion => self.reconsider_deletion(&changes, &topic),
+            Target::Settings { .. } => self.reconsider_settings(&topic, &pending),
+        }
+    }
+
+    fn reconsider_deletion(&self, changes: &Changes<'_>, topic: &Arc<TopicState>) -> Result<(), Refusal> {
+        let gate = self.gate.change();
+        let evaluation = self.evaluate(topic, Change::DeleteTopic, &topic.record.readers);
+        if evaluation.decision() == Decision::Apply {
+            self.delete_checked(changes, topic)?;
+            self.pending.remove(&topic.record.name);
+            drop(gate);
+            self.given_up(topic, &evaluation);
+            return Ok(());
+        }
+        let mut verdict = evaluation.verdict(topic);
+        verdict.pending = true;
+        self.note_waiting(&topic.record.name, topic, &evaluation, &verdict, None);
+        Ok(())
+    }
+
+    fn reconsider_settings(&self, topic: &Arc<TopicState>, pending: &Pending) -> Result<(), Refusal> {
+        let proposed = self.layers_of(&pending.record.target);
+        let gate = self.gate.change();
+        let evaluation = self.evaluate(topic, Change::Settings(&proposed), &topic.record.readers);
+        fail::fail_point!("guarded::checked");
+        let (layers, waits) = outcome(&topic.record.layers, &proposed, &evaluation);
+        let settings_changed = layers != topic.record.layers;
+        let mut verdict = evaluation.verdict(topic);
+        verdict.pending = waits;
+        let mut state = Arc::clone(topic);
+        if settings_changed || !waits {
+            let mut record = topic.record.clone();
+            record.layers = layers;
+            record.last_applied_ms = self.config.clock.wall_ms();
+            let waiting = if waits { Waiting::Keep } else { Waiting::Drop };
+            state = self.commit_record(topic, record, &waiting)?;
+        }
+        verdict.in_force = state.record.layers.in_force();
+        if waits {
+            self.note_waiting(&topic.record.name, &state, &evaluation, &verdict, None);
+        }
+        drop(gate);
+        self.tell_outcome(
+            &state,
+            &evaluation,
+            &verdict,
+            settings_changed,
+            false,
+            Occasion::Resumed,
+        );
+        Ok(())
+    }
+
+    /// At start: takes up what waits, and passes changed engine defaults through the guard. Topics without an owner take the new
+    /// defaults at once; on the others the old ones stay in force until no reader loses by the change.
+    pub(crate) fn take_up_pending(&self) -> Result<(), Refusal> {
+        for (key, value) in self.store.scan(Table::PendingChanges)? {
+            let name = String::from_utf8_lossy(&key).into_owned();
+            let Ok(record) = serde_json::from_slice::<PendingRecord>(&value) else {
+                tracing::error!(
+                    topic = name,
+                    "a change that waits cannot be read; it has to be asked for again"
+                );
+                continue;
+            };
+            self.wait_anew(&name, record);
+        }
+        for topic in self.catalog.snapshot().iter() {
+            if topic.record.layers.engine_defaults == self.config.defaults {
+                continue;
+            }
+            let changed = if topic.record.owner.is_none() {
+                self.take_defaults(topic)
+            } else if self.pending.get(&topic.record.name).is_none() {
+                self.defaults_changed(topic)
+            } else {
+                Ok(())
+            };
+            if let Err(refusal) = changed {
+                tracing::warn!(topic = topic.record.name, %refusal, "the old engine defaults stay in force");
+            }
+        }
+        self.pending.wake_all();
+        Ok(())
+    }
+
+    fn wait_anew(&self, name: &str, record: PendingRecord) {
+        let Some(topic) = self.catalog.by_name(name) else {
+            return;
+        };
+        let proposed = self.layers_of(&record.target);
+        let change = match &record.target {
+            Target::Deletion => Change::DeleteTopic,
+            Target::Settings { .. } => Change::Settings(&proposed),
+        };
+        let evaluation = self.evaluate(&topic, change, &topic.record.readers);
+        let mut verdict = evaluation.verdict(&topic);
+        verdict.pending = true;
+        self.note_waiting(name, &topic, &evaluation, &verdict, Some(record));
+    }
+
+    fn take_defaults(&self, topic: &Arc<TopicState>) -> Result<(), Refusal> {
+        let mut record = topic.record.clone();
+        record.layers.engine_defaults = self.config.defaults.clone();
+        let _gate = self.gate.change();
+        self.commit_record(topic, record, &Waiting::Keep)?;
+        Ok(())
+    }
+
+    fn defaults_changed(&self, topic: &Arc<TopicState>) -> Result<(), Refusal> {
+        let name = &topic.record.name;
+        let target = Target::Settings {
+            config: topic.record.layers.config.clone(),
+            partition_config: topic.record.layers.partition_config.clone(),
+        };
+        let proposed: Layers = self.layers_of(&target);
+        let gate = self.gate.change();
+        let evaluation = self.evaluate(topic, Change::Settings(&proposed), &topic.record.readers);
+        let (layers, waits) = outcome(&topic.record.layers, &proposed, &evaluation);
+        let mut record = topic.record.clone();
+        record.layers = layers;
+        let record_of_change = PendingRecord {
+            target,
+            request_id: String::new(),
+            since_ms: self.config.clock.wall_ms(),
+        };
+        let waiting = if waits {
+            Waiting::Put(record_of_change.clone())
+        } else {
+            Waiting::Keep
+        };
+        let state = self.commit_record(topic, record, &waiting)?;
+        let mut verdict = evaluation.verdict(&state);
+        verdict.pending = waits;
+        if waits {
+            self.note_waiting(name, &state, &evaluation, &verdict, Some(record_of_change));
+        }
+        drop(gate);
+        if waits {
+            let message = format!("a changed engine default waits: {}", verdict.message);
+            self.events
+                .tell(EventKind::Refused, name, topic.record.owner.as_ref(), message);
+        } else if evaluation.judgement.cause == Cause::LossAccepted {
+            self.accept_losses(&state, &evaluation);
+        }
+        Ok(())
+    }
+}

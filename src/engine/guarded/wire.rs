@@ -1,0 +1,151 @@
+//! Changes that arrive from Kafka clients. On a topic that a resource owns they pass the same guard and get their answer at
+//! once: in, or POLICY_VIOLATION with reader, partition and numbers. They never wait.
+use crate::engine::Engine;
+use crate::engine::guarded::apply::{Occasion, Waiting};
+use crate::engine::guarded::evaluate::Change;
+use crate::engine::refusal::Refusal;
+use crate::engine::topics::alter;
+use crate::engine::topics::create::storage;
+use crate::log::delete::DeleteRecordsError;
+use crate::resource::contract::{Outcome, Verdict};
+use crate::retention::{Cause, Decision};
+use crate::wire::broker::ConfigChange;
+
+impl Engine {
+    /// `AlterConfigs` and `IncrementalAlterConfigs`. Blocks.
+    ///
+    /// # Errors
+    /// Invalid settings; a reader that would lose records.
+    pub(crate) fn alter_topic(
+        &self,
+        name: &str,
+        change: &ConfigChange,
+        validate_only: bool,
+    ) -> Result<(), Refusal> {
+        let _changes = self.lock_changes()?;
+        let topic = self.known_topic(name)?;
+        let config = alter::apply(&topic.record.layers.config, change)?;
+        let mut record = topic.record.clone();
+        record.layers.config = config;
+        let gate = self.gate.change();
+        let evaluation = match &record.owner {
+            Some(_) => Some(self.evaluate(&topic, Change::Settings(&record.layers), &record.readers)),
+            None => None,
+        };
+        if let Some(evaluation) = &evaluation
+            && evaluation.decision() != Decision::Apply
+        {
+            self.metrics.verdict("Refused");
+            return Err(refused(evaluation.verdict(&topic)));
+        }
+        if validate_only || record.layers == topic.record.layers {
+            return Ok(());
+        }
+        record.last_applied_ms = self.config.clock.wall_ms();
+        let state = self.commit_record(&topic, record, &Waiting::Keep)?;
+        drop(gate);
+        if let Some(evaluation) = evaluation {
+            let mut verdict = evaluation.verdict(&state);
+            verdict.message = format!("settings were changed by a Kafka client. {}", verdict.message);
+            self.tell_outcome(&state, &evaluation, &verdict, true, false, Occasion::Asked);
+            // What waits was judged against other settings.
+            self.pending.wake(name);
+        }
+        Ok(())
+    }
+
+    /// `DeleteTopics`. Blocks.
+    ///
+    /// # Errors
+    /// No such topic; a reader that would lose records.
+    pub(crate) fn delete_topic_over_wire(&self, name: &str) -> Result<(), Refusal> {
+        let changes = self.lock_changes()?;
+        let topic = self.known_topic(name)?;
+        if topic.record.owner.is_none() {
+            return self.delete_checked(&changes, &topic);
+        }
+        let gate = self.gate.change();
+        let evaluation = self.evaluate(&topic, Change::DeleteTopic, &topic.record.readers);
+        if evaluation.decision() != Decision::Apply {
+            self.metrics.verdict("Refused");
+            return Err(refused(evaluation.verdict(&topic)));
+        }
+        self.delete_checked(&changes, &topic)?;
+        drop(gate);
+        self.given_up(&topic, &evaluation);
+        Ok(())
+    }
+
+    /// `DeleteRecords`; answers the new log start. Blocks.
+    ///
+    /// # Errors
+    /// No such partition; an offset that is not there; a reader that would lose records.
+    pub(crate) fn delete_records_over_wire(
+        &self,
+        name: &str,
+        partition: i32,
+        offset: i64,
+    ) -> Result<i64, Refusal> {
+        let _changes = self.lock_changes()?;
+        let topic = self.known_topic(name)?;
+        let unknown = || Refusal::UnknownPartition {
+            name: name.to_owned(),
+            partition,
+            count: topic.record.partitions,
+        };
+        let state = topic.partition(partition).ok_or_else(unknown)?;
+        let log = state.log.as_ref().ok_or_else(|| Refusal::Storage {
+            reason: "Corrupt",
+            message: format!(
+                "partition {partition} of topic {name} is offline: {}",
+                state.offline.as_deref().unwrap_or_default()
+            ),
+        })?;
+        let gate = self.gate.change();
+        let evaluation = topic.record.owner.as_ref().map(|_| {
+            let change = Change::DeleteRecords { partition, offset };
+            self.evaluate(&topic, change, &topic.record.readers)
+        });
+        if let Some(evaluation) = &evaluation
+            && evaluation.decision() != Decision::Apply
+        {
+            self.metrics.verdict("Refused");
+            return Err(refused(evaluation.verdict(&topic)));
+        }
+        let log_start = log.delete_records(offset).map_err(|error| match error {
+            DeleteRecordsError::Storage(error) => storage(&error),
+            other => delete_records_refusal(&other),
+        })?;
+        drop(gate);
+        if let Some(evaluation) = evaluation
+            && evaluation.judgement.cause == Cause::LossAccepted
+        {
+            self.accept_losses(&topic, &evaluation);
+        }
+        self.pending.wake(name);
+        Ok(log_start)
+    }
+
+    pub(crate) fn known_topic(
+        &self,
+        name: &str,
+    ) -> Result<std::sync::Arc<crate::engine::topics::catalog::TopicState>, Refusal> {
+        self.catalog.by_name(name).ok_or_else(|| Refusal::UnknownTopic {
+            name: name.to_owned(),
+        })
+    }
+}
+
+fn refused(mut verdict: Verdict) -> Refusal {
+    // A client cannot wait for a reader: a clamp is a refusal to it.
+    verdict.verdict = Outcome::Refused;
+    verdict.pending = false;
+    Refusal::Guarded(Box::new(verdict))
+}
+
+fn delete_records_refusal(error: &DeleteRecordsError) -> Refusal {
+    match error {
+        DeleteRecordsError::Storage(error) => storage(error),
+        other => Refusal::OffsetOutOfRange(other.to_string()),
+    }
+}

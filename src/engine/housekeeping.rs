@@ -1,0 +1,429 @@
+//! The one loop that tends all partitions: idle roll, retention, unlinking, flushing, checkpoints, expiry.
+//!
+//! It looks once a second at what is due; each look at a partition with nothing due is a few instructions and touches no file.
+//! A partition that fails is reported and left; the others are tended all the same.
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::engine::Engine;
+use crate::engine::config::Durability;
+use crate::engine::topics::catalog::TopicState;
+use crate::engine::topics::open::{RECOVERY_POINTS, millis};
+use crate::log::checkpoints::{self, Offsets};
+use crate::log::error::LogError;
+use crate::log::partition::{PartitionLog, Phase};
+use crate::log::retain::RetentionOutcome;
+use crate::resource::contract::{EventKind, PartitionPass, PassReport};
+use crate::retention::{Blocked, FutureTime, Reason};
+
+/// Kafka's file of high watermarks.
+const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
+
+/// How often the loop looks for what is due.
+const TICK: Duration = Duration::from_secs(1);
+/// How often checkpoints are written where something changed.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
+/// How often commits and producers are looked through for those whose time is over.
+const EXPIRE_EVERY: Duration = Duration::from_secs(600);
+
+/// What the loop remembers between two looks.
+#[derive(Debug, Default)]
+pub struct Housekeeping {
+    /// Wakes the loop early, and ends it.
+    signal: Mutex<Signal>,
+    woken: Condvar,
+    /// One pass at a time, whoever asks for it.
+    passes: Mutex<PassState>,
+}
+
+#[derive(Debug, Default)]
+struct Signal {
+    stop: bool,
+    wake: bool,
+}
+
+#[derive(Debug, Default)]
+struct PassState {
+    /// Partitions whose retention was blocked by a time in the future when last looked at.
+    blocked: BTreeSet<(String, i32)>,
+    /// Whether the last pass was held back by the clock guard.
+    held: bool,
+}
+
+#[derive(Debug)]
+struct Due {
+    pass: Duration,
+    checkpoint: Duration,
+    expire: Duration,
+    flush: Duration,
+}
+
+impl Housekeeping {
+    fn wait(&self, tick: Duration) -> bool {
+        let mut signal = self.signal.lock();
+        if !signal.stop && !signal.wake {
+            self.woken.wait_for(&mut signal, tick);
+        }
+        signal.wake = false;
+        !signal.stop
+    }
+
+    /// Has the loop look now.
+    pub fn wake(&self) {
+        self.signal.lock().wake = true;
+        self.woken.notify_all();
+    }
+
+    /// Ends the loop.
+    pub fn stop(&self) {
+        self.signal.lock().stop = true;
+        self.woken.notify_all();
+    }
+}
+
+impl Engine {
+    /// The loop; returns when the engine stops.
+    pub(crate) fn run_housekeeping(&self) {
+        let start = self.config.clock.monotonic();
+        let mut due = Due {
+            pass: start.saturating_add(self.config.check_interval),
+            checkpoint: start.saturating_add(CHECKPOINT_EVERY),
+            expire: start.saturating_add(EXPIRE_EVERY),
+            flush: start,
+        };
+        self.next_pass_ms.store(
+            self.config
+                .clock
+                .wall_ms()
+                .saturating_add(millis(self.config.check_interval)),
+            Ordering::Relaxed,
+        );
+        while self.housekeeping.wait(TICK.min(self.config.check_interval)) {
+            self.tend(&mut due);
+        }
+    }
+
+    fn tend(&self, due: &mut Due) {
+        let now = self.config.clock.monotonic();
+        self.probe_storage();
+        if now >= due.pass {
+            due.pass = now.saturating_add(self.config.check_interval);
+            self.next_pass_ms.store(
+                self.config
+                    .clock
+                    .wall_ms()
+                    .saturating_add(millis(self.config.check_interval)),
+                Ordering::Relaxed,
+            );
+            self.retention_pass();
+        }
+        self.wake_due_changes();
+        self.unlink_due();
+        self.flush_due(now, &mut due.flush);
+        if now >= due.checkpoint {
+            due.checkpoint = now.saturating_add(CHECKPOINT_EVERY);
+            self.write_checkpoints();
+            self.store.restore_reserve();
+        }
+        if now >= due.expire {
+            due.expire = now.saturating_add(EXPIRE_EVERY);
+            self.expire_positions();
+        }
+    }
+
+    /// One pass over all partitions now: idle roll, then retention. Blocks.
+    pub fn retention_pass(&self) -> PassReport {
+        let started = self.config.clock.monotonic();
+        let mut state = self.housekeeping.passes.lock();
+        let mut report = PassReport {
+            at_ms: self.config.clock.wall_ms(),
+            ..PassReport::default()
+        };
+        let now_ms = match self.clock_guard.now_for_deletion() {
+            Ok(now_ms) => {
+                if std::mem::take(&mut state.held) {
+                    tracing::info!("the wall clock is believed again; retention goes on");
+                }
+                Some(now_ms)
+            }
+            Err(jump) => {
+                report.held = Some("clock_jump".to_owned());
+                if !std::mem::replace(&mut state.held, true) {
+                    let message = format!(
+                        "the wall clock says {} where {} was expected; nothing is deleted for {} s, until the clock is back or \
+                         POST /v1/retention/clock confirms it",
+                        jump.wall_ms,
+                        jump.expected_ms,
+                        jump.remaining.as_secs()
+                    );
+                    self.events.tell(EventKind::RetentionBlocked, "", None, message);
+                }
+                None
+            }
+        };
+        self.clock_held.store(now_ms.is_none(), Ordering::Relaxed);
+        let mut blocked = BTreeSet::new();
+        for topic in self.catalog.snapshot().iter() {
+            let mut lowered = Vec::new();
+            for (partition, log) in topic.logs() {
+                report.partitions_checked += 1;
+                let pass = self.pass_over(topic, partition, log, now_ms, &mut blocked, &mut lowered);
+                if let Some(pass) = pass {
+                    report.segments_deleted +=
+                        u32::try_from(pass.deleted_by_start + pass.deleted_by_size + pass.deleted_by_time)
+                            .unwrap_or(0);
+                    report.records_deleted += pass.log_start.saturating_sub(pass.log_start_before);
+                    report.partitions.push(pass);
+                }
+            }
+            if !lowered.is_empty() {
+                self.count_lost(topic, &lowered);
+                self.pending.wake(&topic.record.name);
+            }
+        }
+        self.tell_blocked(&state.blocked, &blocked);
+        state.blocked.clone_from(&blocked);
+        *self.blocked.lock() = blocked;
+        drop(state);
+        self.watch_headroom();
+        let took = self.config.clock.monotonic().saturating_sub(started);
+        self.metrics.retention_pass_seconds.observe(took.as_secs_f64());
+        report
+    }
+
+    /// One partition's part of a pass; `None` where there is nothing to tell.
+    fn pass_over(
+        &self,
+        topic: &TopicState,
+        partition: i32,
+        log: &Arc<PartitionLog>,
+        now_ms: Option<i64>,
+        blocked: &mut BTreeSet<(String, i32)>,
+        lowered: &mut Vec<(i32, i64, i64)>,
+    ) -> Option<PartitionPass> {
+        let before = log.log_start();
+        let mut pass = PartitionPass {
+            topic: topic.record.name.clone(),
+            partition,
+            rolled: false,
+            log_start_before: before,
+            log_start: before,
+            deleted_by_start: 0,
+            deleted_by_size: 0,
+            deleted_by_time: 0,
+            bytes_freed: 0,
+            left: None,
+            message: None,
+        };
+        let Some(now_ms) = now_ms else {
+            let plan = log.plan(self.config.clock.wall_ms(), &(&*log.settings()).into());
+            pass.left = (!plan.is_empty()).then(|| "clock_jump".to_owned());
+            return pass.left.is_some().then_some(pass);
+        };
+        let _share = self.gate.share();
+        let result = self.roll_and_retain(log, now_ms, &mut pass.rolled);
+        match result {
+            Ok(outcome) => {
+                self.count_deleted(&outcome);
+                for (reason, segments, ..) in by_reason(&outcome) {
+                    let count = i32::try_from(segments).unwrap_or(i32::MAX);
+                    match reason {
+                        Reason::Start => pass.deleted_by_start = count,
+                        Reason::Size => pass.deleted_by_size = count,
+                        Reason::Time => pass.deleted_by_time = count,
+                    }
+                }
+                pass.bytes_freed = outcome.bytes();
+                pass.log_start = outcome.new_log_start;
+                if outcome.new_log_start > outcome.old_log_start {
+                    lowered.push((partition, outcome.old_log_start, outcome.new_log_start));
+                }
+                if let Some(found) = &outcome.blocked {
+                    blocked.insert((topic.record.name.clone(), partition));
+                    pass.left = Some("future_timestamp".to_owned());
+                    pass.message = Some(describe_blocked(&topic.record.name, partition, found));
+                }
+            }
+            Err(error) => {
+                if matches!(log.phase(), Phase::Closed | Phase::Deleted) {
+                    return None;
+                }
+                self.metrics.retention_errors.inc();
+                tracing::warn!(topic = topic.record.name, partition, %error, "the pass left this partition");
+                pass.left = Some("error".to_owned());
+                pass.message = Some(error.to_string());
+            }
+        }
+        let quiet = !pass.rolled
+            && pass.left.is_none()
+            && pass.log_start == pass.log_start_before
+            && pass.deleted_by_start + pass.deleted_by_size + pass.deleted_by_time == 0;
+        (!quiet).then_some(pass)
+    }
+
+    fn roll_and_retain(
+        &self,
+        log: &PartitionLog,
+        now_ms: i64,
+        rolled: &mut bool,
+    ) -> Result<RetentionOutcome, LogError> {
+        if !self.config.kafka_exact && matches!(log.phase(), Phase::Open) && self.health.now().is_healthy() {
+            // A roll needs new bytes, retention does not: a roll that fails must not stop it.
+            match log.idle_roll(now_ms) {
+                Ok(did) => *rolled = did,
+                Err(error) => tracing::warn!(topic = log.topic(), partition = log.partition(), %error,
+                    "an idle segment could not be rolled"),
+            }
+        }
+        log.retain(now_ms)
+    }
+
+    fn count_deleted(&self, outcome: &RetentionOutcome) {
+        for (reason, segments, records, bytes) in by_reason(outcome) {
+            self.metrics
+                .retention_deleted(reason.as_str(), segments, records, bytes);
+        }
+    }
+
+    fn tell_blocked(&self, before: &BTreeSet<(String, i32)>, now: &BTreeSet<(String, i32)>) {
+        for (topic, partition) in now.difference(before) {
+            let Some(state) = self.catalog.by_name(topic) else {
+                continue;
+            };
+            let message = format!(
+                "topic {topic} partition {partition}: a timestamp in the future keeps its segments from expiring; \
+                 GET /v1/topics/{topic} names segment and value"
+            );
+            self.events.tell(
+                EventKind::RetentionBlocked,
+                topic,
+                state.record.owner.as_ref(),
+                message,
+            );
+        }
+    }
+
+    fn unlink_due(&self) {
+        for topic in self.catalog.snapshot().iter() {
+            for (_, log) in topic.logs() {
+                log.unlink_due();
+            }
+        }
+        if !self.removals.is_empty() {
+            self.run_removals();
+        }
+    }
+
+    fn flush_due(&self, now: Duration, next: &mut Duration) {
+        let interval = match self.config.durability {
+            Durability::Interval(every) if now >= *next => {
+                *next = now.saturating_add(every);
+                true
+            }
+            _ => false,
+        };
+        let wall_ms = self.config.clock.wall_ms();
+        for topic in self.catalog.snapshot().iter() {
+            for (partition, log) in topic.logs() {
+                let flushed = if interval || log.flush_is_due(wall_ms) {
+                    log.flush()
+                } else {
+                    log.flush_closed()
+                };
+                if let Err(error) = flushed
+                    && matches!(log.phase(), Phase::Open)
+                {
+                    tracing::warn!(topic = topic.record.name, partition, %error, "could not flush");
+                }
+            }
+        }
+    }
+
+    /// Writes Kafka's checkpoint files where they changed.
+    pub(crate) fn write_checkpoints(&self) {
+        let mut recovery_points = Offsets::new();
+        let mut log_starts = Offsets::new();
+        let mut high_watermarks = Offsets::new();
+        for topic in self.catalog.snapshot().iter() {
+            for (partition, log) in topic.logs() {
+                let key = || (topic.record.name.clone(), partition);
+                recovery_points.insert(key(), log.recovery_point());
+                high_watermarks.insert(key(), log.high_watermark());
+                if let Some(start) = log.log_start_to_checkpoint() {
+                    log_starts.insert(key(), start);
+                }
+            }
+        }
+        let logs = self.directory.logs();
+        let mut last = self.checkpointed.lock();
+        let (last_points, last_marks) = &mut *last;
+        for (file, offsets, written) in [
+            (RECOVERY_POINTS, recovery_points, last_points),
+            (HIGH_WATERMARKS, high_watermarks, last_marks),
+        ] {
+            if *written == offsets {
+                continue;
+            }
+            match checkpoints::write_offsets(self.files.as_ref(), &logs.join(file), &offsets) {
+                Ok(()) => *written = offsets,
+                Err(error) => tracing::warn!(%error, "a checkpoint could not be written"),
+            }
+        }
+        drop(last);
+        if let Err(error) = self.log_starts.checkpoint(log_starts) {
+            tracing::warn!(%error, "the checkpoint of log starts could not be written");
+        }
+    }
+
+    /// Looks at the volume; tells of a change, and opens anew what failed while it did not serve.
+    pub(crate) fn probe_storage(&self) {
+        let Some((old, new)) = self.health.probe(self.config.clock.wall_ms()) else {
+            return;
+        };
+        let message = if new.is_healthy() {
+            format!("storage serves again (it was {})", old.reason)
+        } else {
+            new.message.clone()
+        };
+        self.events.tell(EventKind::StorageChanged, "", None, message);
+        if new.is_healthy() {
+            self.reopen_failed();
+            self.pending.wake_all();
+        }
+    }
+}
+
+/// Segments, records and bytes of a pass by reason.
+fn by_reason(outcome: &RetentionOutcome) -> [(Reason, u64, u64, u64); 3] {
+    let mut counts = [Reason::Start, Reason::Size, Reason::Time].map(|reason| (reason, 0_u64, 0_u64, 0_u64));
+    for (index, deletion) in outcome.deleted.iter().enumerate() {
+        let base = deletion.segment.base_offset.max(outcome.old_log_start);
+        let end = outcome
+            .deleted
+            .get(index + 1)
+            .map_or(outcome.new_log_start, |next| next.segment.base_offset);
+        let Some(count) = counts.iter_mut().find(|(reason, ..)| *reason == deletion.reason) else {
+            continue;
+        };
+        count.1 += 1;
+        count.2 += u64::try_from(end.saturating_sub(base)).unwrap_or(0);
+        count.3 += u64::try_from(deletion.segment.size_bytes).unwrap_or(0);
+    }
+    counts
+}
+
+/// What stops retention on a partition, in a sentence.
+pub(crate) fn describe_blocked(topic: &str, partition: i32, blocked: &Blocked) -> String {
+    let (what, value) = match blocked.time {
+        FutureTime::RecordTimestamp(value) => ("its largest timestamp", value),
+        FutureTime::ModifiedTime(value) => ("its modification time (its records have no timestamp)", value),
+    };
+    format!(
+        "topic {topic} partition {partition}: segment {} cannot expire, {what} is {value}, {} ms in the future",
+        blocked.base_offset, blocked.ahead_ms
+    )
+}

@@ -1,0 +1,376 @@
+//! Putting an engine together, and taking it apart in order.
+//!
+//! Start: directory, store, topics, positions, what waits, then the threads that tend them, then the listeners; whoever connects
+//! finds everything there. Stop: no new work, drain, flush and close every log, checkpoints, and last the marker of a clean
+//! stop, which is left only if every log closed without an error.
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::clock_guard::ClockGuard;
+use crate::engine::config::EngineConfig;
+use crate::engine::control::Control;
+use crate::engine::data_directory::{Claim, DataDirectory, DataDirectoryError};
+use crate::engine::events::Events;
+use crate::engine::guarded::pending::PendingChanges;
+use crate::engine::health::StorageHealth;
+use crate::engine::housekeeping::Housekeeping;
+use crate::engine::log_starts::DurableLogStarts;
+use crate::engine::positions::Positions;
+use crate::engine::producer_ids::ProducerIds;
+use crate::engine::readers::Gate;
+use crate::engine::removals::Removals;
+use crate::engine::store::Store;
+use crate::engine::topics::alter;
+use crate::engine::topics::catalog::{Catalog, TopicState};
+use crate::engine::topics::open::{CLEAN_SHUTDOWN, Stock, millis};
+use crate::engine::{Engine, EngineError};
+use crate::log::checkpoints;
+use crate::log::files::{DiskFiles, Files};
+use crate::log::handles::HandleCache;
+use crate::telemetry::metrics::Metrics;
+use crate::wire::broker::Endpoint;
+use crate::wire::groups::GroupConfig;
+use crate::wire::groups::topics::Topic as GroupTopic;
+use crate::wire::limits::Limits;
+use crate::wire::server;
+
+/// What has to be ended at a stop.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    pub threads: Vec<JoinHandle<()>>,
+    pub servers: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Engine {
+    /// Starts an engine on the real file system. Must be called within a runtime.
+    ///
+    /// # Errors
+    /// [`EngineError`]; nothing is served then.
+    pub async fn start(config: EngineConfig) -> Result<Arc<Self>, EngineError> {
+        Self::start_on(config, DiskFiles::shared()).await
+    }
+
+    /// [`Self::start`] with the file system of the logs given.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_on(config: EngineConfig, files: Arc<dyn Files>) -> Result<Arc<Self>, EngineError> {
+        let stop = CancellationToken::new();
+        let control = Control::new(config.control_token.clone(), stop.clone());
+        let serving = match config.control {
+            Some(address) => Some(control.clone().serve(address).await?),
+            None => None,
+        };
+        let engine = match Self::assemble(config, files, stop.clone()).await {
+            Ok(engine) => engine,
+            Err(error) => {
+                stop.cancel();
+                if let Some((_, task)) = serving {
+                    let _ = task.await;
+                }
+                return Err(error);
+            }
+        };
+        if let Some((address, task)) = serving {
+            let _ = engine.control.set(address);
+            engine.tasks.lock().servers.push(task);
+        }
+        control.show(&engine);
+        Ok(engine)
+    }
+
+    /// Serves the control API only, which tells why there is no engine, until `stop`. For errors that need a person:
+    /// a process that exits would be started again and again.
+    ///
+    /// # Errors
+    /// The control address cannot be listened on.
+    pub async fn explain(
+        config: &EngineConfig,
+        error: &DataDirectoryError,
+        stop: CancellationToken,
+    ) -> Result<(), EngineError> {
+        let control = Control::new(config.control_token.clone(), stop.clone());
+        control.blocked(error.reason(), error.to_string());
+        if let Some(address) = config.control {
+            let (_, task) = control.serve(address).await?;
+            let _ = task.await;
+        } else {
+            stop.cancelled().await;
+        }
+        Ok(())
+    }
+
+    async fn assemble(
+        config: EngineConfig,
+        files: Arc<dyn Files>,
+        stop: CancellationToken,
+    ) -> Result<Arc<Self>, EngineError> {
+        let stopped = stop.clone();
+        let engine = tokio::task::spawn_blocking(move || Self::load(config, files, stopped))
+            .await
+            .map_err(|error| EngineError::Thread {
+                what: "the loader",
+                cause: std::io::Error::other(error.to_string()),
+            })??;
+        engine.take_up_pending().map_err(|refusal| EngineError::State {
+            what: refusal.to_string(),
+        })?;
+        let listener = listen(engine.config.listen).await?;
+        let address = listener.local_addr().map_err(|cause| EngineError::Listen {
+            address: engine.config.listen,
+            cause,
+        })?;
+        let _ = engine.endpoint.set(advertised(&engine.config, address));
+        let _ = engine.listening.set(address);
+        engine.start_threads()?;
+        let served = Arc::clone(&engine);
+        let task = tokio::spawn(server::serve(listener, served, Limits::default(), stop));
+        engine.tasks.lock().servers.push(task);
+        tracing::info!(%address, cluster = engine.directory.identity().cluster_id,
+            topics = engine.catalog.snapshot().iter().count(), "serving Kafka clients");
+        Ok(engine)
+    }
+
+    /// Opens everything and serves nothing.
+    fn load(
+        mut config: EngineConfig,
+        files: Arc<dyn Files>,
+        stop: CancellationToken,
+    ) -> Result<Arc<Self>, EngineError> {
+        config.defaults = alter::check(&config.defaults, "KEY").map_err(EngineError::Defaults)?;
+        let claim = Claim {
+            cluster_id: config.identity.clone(),
+            node_id: config.node_id,
+            adopt: config.adopt,
+        };
+        let directory = DataDirectory::open(&config.data, &claim)?;
+        let store = Store::open(&directory.state())?;
+        let logs = directory.logs();
+        let log_starts = DurableLogStarts::load(store.clone(), Arc::clone(&files), &logs)?;
+        // Beyond whatever an earlier store or broker can have handed out, unless this directory never held anything.
+        let fresh = store.scan(crate::engine::store::Table::Topics)?.is_empty()
+            && files.list(&logs).is_ok_and(|entries| {
+                !entries
+                    .iter()
+                    .any(|entry| entry.kind == crate::log::files::FileKind::Directory)
+            });
+        let first_producer_id = if fresh {
+            0
+        } else {
+            config.clock.wall_ms().max(0) << 10
+        };
+        let producer_ids = ProducerIds::load(store.clone(), first_producer_id)?;
+        let stock = Stock::take(&config, files.as_ref(), &store, &logs)?;
+        let gate = Arc::new(Gate::default());
+        let pending = Arc::new(PendingChanges::default());
+        let positions = start_positions(&config, &store, &gate, &stock)?;
+        positions.listen(Arc::clone(&pending) as _);
+        let hold = (!config.kafka_exact).then_some(config.clock_jump_hold);
+        let handles = HandleCache::new(config.max_open_files);
+        let engine = Arc::new_cyclic(|myself| Self {
+            myself: myself.clone(),
+            runtime: tokio::runtime::Handle::current(),
+            clock_guard: ClockGuard::new(Arc::clone(&config.clock), hold),
+            events: Events::new(Arc::clone(&config.clock)),
+            metrics: Metrics::new(),
+            health: StorageHealth::new(&logs, config.reserved_bytes),
+            gate,
+            changes: Mutex::new(()),
+            catalog: Catalog::default(),
+            log_starts: Arc::new(log_starts),
+            handles,
+            producer_ids,
+            pending,
+            removals: Removals::default(),
+            positions,
+            stopping: AtomicBool::new(false),
+            housekeeping: Housekeeping::default(),
+            next_pass_ms: AtomicI64::new(0),
+            clock_held: AtomicBool::new(false),
+            blocked: Mutex::new(BTreeSet::new()),
+            low_headroom: Mutex::new(BTreeSet::new()),
+            checkpointed: Mutex::default(),
+            endpoint: OnceLock::new(),
+            listening: OnceLock::new(),
+            control: OnceLock::new(),
+            stop,
+            tasks: Mutex::default(),
+            config,
+            directory,
+            files,
+            store,
+        });
+        engine.open_topics(stock);
+        Ok(engine)
+    }
+
+    fn start_threads(self: &Arc<Self>) -> Result<(), EngineError> {
+        let mut tasks = self.tasks.lock();
+        let works: [(&'static str, fn(&Engine)); 2] = [
+            ("housekeeping", Engine::run_housekeeping),
+            ("pending-changes", Engine::run_pending),
+        ];
+        for (what, work) in works {
+            let engine = Arc::clone(self);
+            let thread = std::thread::Builder::new()
+                .name(what.to_owned())
+                .spawn(move || work(&engine))
+                .map_err(|cause| EngineError::Thread { what, cause })?;
+            tasks.threads.push(thread);
+        }
+        Ok(())
+    }
+
+    /// Stops: drains, flushes, leaves the marker of a clean stop. A second call waits for nothing and does nothing.
+    pub async fn shutdown(&self) {
+        if self.stopping.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.stop.cancel();
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for server in tasks.servers {
+            let _ = server.await;
+        }
+        self.housekeeping.stop();
+        self.pending.close();
+        self.positions.shutdown().await;
+        let Some(engine) = self.myself.upgrade() else {
+            return;
+        };
+        let closed = tokio::task::spawn_blocking(move || {
+            for thread in tasks.threads {
+                let _ = thread.join();
+            }
+            engine.close_logs();
+        });
+        let _ = closed.await;
+    }
+
+    fn close_logs(&self) {
+        // A change that was under way is done before the logs close.
+        let _changes = self.changes.lock();
+        let mut clean = true;
+        for topic in self.catalog.snapshot().iter() {
+            for (partition, log) in topic.logs() {
+                if let Err(error) = log.close() {
+                    tracing::warn!(topic = topic.record.name, partition, %error, "not closed in order");
+                    clean = false;
+                }
+            }
+            clean &= topic
+                .partitions
+                .iter()
+                .all(|partition| partition.offline.is_none());
+        }
+        self.write_checkpoints();
+        if clean {
+            let marker = self.directory.logs().join(CLEAN_SHUTDOWN);
+            match checkpoints::mark_clean_shutdown(self.files.as_ref(), &marker) {
+                Ok(()) => tracing::info!("stopped in order"),
+                Err(error) => tracing::warn!(%error, "the next start reads the logs again"),
+            }
+        }
+        self.store.close();
+    }
+
+    /// Where Kafka clients are listened for.
+    pub fn listening(&self) -> Option<std::net::SocketAddr> {
+        self.listening.get().copied()
+    }
+
+    /// Where the control API is served.
+    pub fn control_address(&self) -> Option<std::net::SocketAddr> {
+        self.control.get().copied()
+    }
+
+    pub(crate) fn publish_topic(&self, topic: Arc<TopicState>) {
+        self.positions
+            .set_topic(&topic.record.name, topic.record.id, topic.record.partitions);
+        self.catalog.put(topic);
+    }
+
+    pub(crate) fn unpublish_topic(&self, topic: &TopicState) {
+        self.catalog.remove(&topic.record.name);
+        self.pending.remove(&topic.record.name);
+        let positions = self.positions.clone();
+        let name = topic.record.name.clone();
+        self.runtime
+            .spawn(async move { positions.remove_topic(&name).await });
+    }
+
+    pub(crate) fn expire_positions(&self) {
+        self.positions.expire();
+    }
+}
+
+fn start_positions(
+    config: &EngineConfig,
+    store: &Store,
+    gate: &Arc<Gate>,
+    stock: &Stock,
+) -> Result<Positions, EngineError> {
+    let topics = stock
+        .records()
+        .map(|record| GroupTopic {
+            name: Arc::from(record.name.as_str()),
+            id: record.id,
+            partitions: record.partitions,
+        })
+        .collect();
+    let group_config = GroupConfig {
+        offsets_retention_ms: millis(config.offsets_retention),
+        ..GroupConfig::default()
+    };
+    let clock = Arc::clone(&config.clock);
+    Positions::start(store.clone(), clock, group_config, Arc::clone(gate), topics).map_err(|error| {
+        EngineError::State {
+            what: error.to_string(),
+        }
+    })
+}
+
+async fn listen(address: std::net::SocketAddr) -> Result<TcpListener, EngineError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|cause| EngineError::Listen { address, cause })
+}
+
+fn advertised(config: &EngineConfig, listening: std::net::SocketAddr) -> Endpoint {
+    let from_listening = || {
+        let ip = listening.ip();
+        let host = if ip.is_unspecified() {
+            std::fs::read_to_string("/proc/sys/kernel/hostname")
+                .map(|name| name.trim().to_owned())
+                .unwrap_or_else(|_| "localhost".to_owned())
+        } else {
+            ip.to_string()
+        };
+        Endpoint {
+            host,
+            port: listening.port(),
+        }
+    };
+    let Some(text) = &config.advertise else {
+        return from_listening();
+    };
+    match text
+        .rsplit_once(':')
+        .and_then(|(host, port)| Some((host, port.parse().ok()?)))
+    {
+        Some((host, port)) => Endpoint {
+            host: host.trim_matches(['[', ']']).to_owned(),
+            // Port 0 stands for the port that is listened on, which is not known beforehand.
+            port: if port == 0 { listening.port() } else { port },
+        },
+        None => Endpoint {
+            host: text.clone(),
+            port: listening.port(),
+        },
+    }
+}
