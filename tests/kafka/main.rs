@@ -3,3 +3,5 @@
 mod support;
 
 mod broker;
+mod directory;
+mod from_kafka;
