@@ -336,3 +336,7 @@ impl ClassicGroup {
 #[cfg(test)]
 #[path = "classic_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "random_tests.rs"]
+mod random_tests;
