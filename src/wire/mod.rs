@@ -11,6 +11,8 @@ pub mod error_code;
 mod fetch;
 pub mod frame;
 pub mod groups;
+#[cfg(test)]
+mod hostile_tests;
 pub mod limits;
 pub mod partition;
 mod produce;
