@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use thiserror::Error;
-use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::wire::apis::api_versions;
@@ -331,8 +330,8 @@ async fn unless_gone<T>(
 }
 
 async fn gone(stream: &TcpStream) -> Ended {
-    match stream.ready(Interest::READABLE).await {
-        Ok(ready) if ready.is_read_closed() => Ended::Closed,
+    match stream.peek(&mut [0]).await {
+        Ok(0) => Ended::Closed,
         // More requests are there already. Whether the peer is, shows once they are read.
         Ok(_) => std::future::pending().await,
         Err(error) => Ended::Io(error),

@@ -169,7 +169,12 @@ async fn a_peer_that_goes_away_ends_its_parked_request() {
     drop(stream);
     tokio::time::timeout(DEADLINE, async {
         // The parked peer has no client id; the honest one has.
-        while !broker.disconnected.lock().iter().any(|client| client.id.is_empty()) {
+        while !broker
+            .disconnected
+            .lock()
+            .iter()
+            .any(|client| client.id.is_empty())
+        {
             tokio::task::yield_now().await;
         }
     })
