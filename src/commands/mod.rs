@@ -17,6 +17,7 @@ pub mod explain;
 pub mod inspect;
 pub mod operator;
 pub mod plan;
+pub mod probe;
 pub mod shared;
 pub mod status;
 mod table;
@@ -58,6 +59,9 @@ enum Command {
     Explain(explain::Explain),
     /// Look into partition directories, Kafka's or our own, without changing anything
     Inspect(inspect::Inspect),
+    /// Ask an engine whether it lives or is ready, as a kubelet does
+    #[command(hide = true)]
+    Probe(probe::Probe),
     /// Print a completion script for a shell
     Completions(complete::Completions),
     /// Write the manual pages to a directory
@@ -112,6 +116,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Crd(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Inspect(command) => command.run(),
+        Command::Probe(command) => command.run(),
         Command::Completions(command) => command.run(),
         Command::Man(command) => command.run(),
     }

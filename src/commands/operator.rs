@@ -123,6 +123,7 @@ impl Operator {
             listener,
             health.clone(),
             metrics.clone(),
+            Arc::clone(&storage),
             serving.clone(),
         ));
         tracing::info!(control = self.control, namespaces = ?settings.namespaces, probes = %self.probes, "operator starts");

@@ -88,6 +88,23 @@ impl ControlClient {
         self.call(Method::GET, path, None::<&()>).await
     }
 
+    /// `GET`s a path of the control API and gives the text of a good answer.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn text(&self, path: &str) -> Result<String, StorageError> {
+        let late = || StorageError::Unreachable(format!("no answer within {} s", self.deadline.as_secs()));
+        let (status, body) =
+            tokio::time::timeout(self.deadline, self.exchange(Method::GET, path, None::<&()>))
+                .await
+                .unwrap_or_else(|_| Err(late()))?;
+        if status.is_success() {
+            Ok(String::from_utf8_lossy(&body).into_owned())
+        } else {
+            Err(refusal(status, &body))
+        }
+    }
+
     /// `POST`s to a path of the control API and reads the answer.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
-//! `/healthz`, `/readyz` and `/metrics` of the operator.
+//! `/healthz`, `/readyz` and `/metrics` of the operator, and `/engine/metrics`: those of its engine, whose control API is not
+//! reachable from outside the pod.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +10,13 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::control_client::ControlClient;
 use super::metrics::Metrics;
+
+const OPENMETRICS: [(header::HeaderName, &str); 1] = [(
+    header::CONTENT_TYPE,
+    "application/openmetrics-text; version=1.0.0; charset=utf-8",
+)];
 
 /// Whether the operator works.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +44,7 @@ pub async fn serve(
     listener: TcpListener,
     health: Health,
     metrics: Metrics,
+    engine: Arc<ControlClient>,
     stop: CancellationToken,
 ) -> std::io::Result<()> {
     let ready = move || async move {
@@ -46,14 +54,18 @@ pub async fn serve(
             (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
         }
     };
-    let scrape = move || async move {
-        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        ([(header::CONTENT_TYPE, kind)], metrics.encode()).into_response()
+    let scrape = move || async move { (OPENMETRICS, metrics.encode()).into_response() };
+    let scrape_engine = move || async move {
+        match engine.text("/metrics").await {
+            Ok(text) => (OPENMETRICS, text).into_response(),
+            Err(error) => (StatusCode::BAD_GATEWAY, format!("{error}\n")).into_response(),
+        }
     };
     let router = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .route("/metrics", get(scrape));
+        .route("/metrics", get(scrape))
+        .route("/engine/metrics", get(scrape_engine));
     axum::serve(listener, router)
         .with_graceful_shutdown(stop.cancelled_owned())
         .await

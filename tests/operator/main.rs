@@ -3,3 +3,6 @@
 mod support;
 
 mod api_server;
+mod running;
+mod scenes;
+mod stub;

@@ -1,0 +1,216 @@
+//! `tidemark operator` as a process of its own, under the Role of `deploy/`.
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::kube::KubeApi;
+use crate::support::peers;
+use crate::support::ports::free_port;
+use crate::support::process::{ProcessGuard, Start};
+use crate::support::tidemark::{BINARY, Reply, request};
+use crate::support::wait::{PATIENCE, eventually, until};
+
+/// Namespace of `deploy/`.
+pub const NAMESPACE: &str = "tidemark";
+
+/// What a test needs of `deploy/`: everything but the pod, which has no node to run on.
+pub fn install(kube: &KubeApi) {
+    let deploy = peers::source("deploy").display().to_string();
+    kube.kubectl(["apply", "-k", &deploy]).run();
+    let crd = [
+        "wait",
+        "--for=condition=Established",
+        "--timeout=60s",
+        "crd/topics.tidemark.dev",
+    ];
+    kube.kubectl(crd).run();
+}
+
+/// A running operator.
+#[derive(Debug)]
+pub struct Operator {
+    process: Option<ProcessGuard>,
+    start: Start,
+    probes: String,
+    home: PathBuf,
+}
+
+impl Operator {
+    /// With the rights of the ServiceAccount of `deploy/`, on the engine at `control`.
+    #[track_caller]
+    pub fn start(kube: &KubeApi, control: &str) -> Self {
+        let kubeconfig = kube.kubeconfig_of_service_account(NAMESPACE, "tidemark");
+        Self::start_with(kube, control, kubeconfig, "operator", &[])
+    }
+
+    /// With another kubeconfig, name and more flags.
+    #[track_caller]
+    pub fn start_with(
+        kube: &KubeApi,
+        control: &str,
+        kubeconfig: PathBuf,
+        name: &str,
+        flags: &[&str],
+    ) -> Self {
+        let probes = format!("127.0.0.1:{}", free_port());
+        let start = Start::new(name, BINARY)
+            .env("KUBECONFIG", kubeconfig)
+            .env("NO_COLOR", "1")
+            .env("TIDEMARK_LOG", "info,tidemark=debug")
+            .args([
+                "operator",
+                "--control",
+                control,
+                "--probes",
+                &probes,
+                "--identity",
+                name,
+            ])
+            .args(["--namespace", NAMESPACE, "--lease-namespace", NAMESPACE])
+            .args(flags.iter().copied());
+        let mut operator = Self {
+            process: None,
+            start,
+            probes,
+            home: kube.home().to_owned(),
+        };
+        operator.start_again();
+        operator
+    }
+
+    #[track_caller]
+    pub fn start_again(&mut self) {
+        self.process = Some(self.start.spawn(&self.home));
+        let process = self.process.as_mut().expect("just started");
+        eventually("the operator to be ready", PATIENCE, || {
+            process.must_run()?;
+            match request(&self.probes, "GET", "/readyz", None, None) {
+                Ok(Reply { status: 200, .. }) => Ok(()),
+                Ok(reply) => Err(reply.body),
+                Err(error) => Err(error.to_string()),
+            }
+        });
+    }
+
+    pub fn kill(&mut self) {
+        self.process.take().expect("it runs").kill();
+    }
+
+    /// SIGTERM; it must end well.
+    #[track_caller]
+    pub fn stop(&mut self) {
+        let status = self.process.take().expect("it runs").stop();
+        assert!(status.success(), "{status}");
+    }
+
+    /// The figure of a metric with these labels, as they stand in the text.
+    pub fn metric(&self, series: &str) -> f64 {
+        let reply = request(&self.probes, "GET", "/metrics", None, None).expect("metrics");
+        let line = reply.body.lines().find(|line| line.starts_with(series));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
+            .unwrap_or(0.0)
+    }
+
+    /// What the probes' port answers.
+    pub fn get(&self, path: &str) -> Reply {
+        request(&self.probes, "GET", path, None, None).expect("an answer")
+    }
+
+    /// Rounds so far, of any result.
+    pub fn rounds(&self) -> f64 {
+        let reply = request(&self.probes, "GET", "/metrics", None, None).expect("metrics");
+        let counts = reply
+            .body
+            .lines()
+            .filter(|line| line.starts_with("tidemark_operator_reconciles_total{"));
+        counts
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
+    }
+}
+
+/// A Topic of the namespace as JSON.
+#[track_caller]
+pub fn topic(kube: &KubeApi, name: &str) -> Value {
+    let text = kube
+        .kubectl(["get", "topic", "-n", NAMESPACE, name, "-o", "json"])
+        .run();
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// `STATUS/REASON` of a condition, or `absent`.
+pub fn condition(topic: &Value, kind: &str) -> String {
+    let all = topic["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    match all.iter().find(|condition| condition["type"] == kind) {
+        Some(found) => format!(
+            "{}/{}",
+            found["status"].as_str().unwrap_or(""),
+            found["reason"].as_str().unwrap_or("")
+        ),
+        None => "absent".to_owned(),
+    }
+}
+
+/// Waits until `Ready` of a Topic is `STATUS/REASON` and about its present generation; answers the Topic.
+#[track_caller]
+pub fn ready(kube: &KubeApi, name: &str, wanted: &str) -> Value {
+    let kubectl = kube.kubectl(["get", "topic", "-n", NAMESPACE, name, "-o", "json"]);
+    eventually(&format!("Topic {name} to be {wanted}"), PATIENCE, || {
+        let output = kubectl.output();
+        let topic: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
+        let current = topic["status"]["observedGeneration"] == topic["metadata"]["generation"];
+        let unseen = wanted.starts_with("Unknown");
+        if condition(&topic, "Ready") == wanted && (current || unseen) {
+            Ok(topic)
+        } else {
+            Err(topic["status"].to_string())
+        }
+    })
+}
+
+/// Applies a Topic with this spec in flow style.
+#[track_caller]
+pub fn apply(kube: &KubeApi, name: &str, spec: &str) {
+    kube.apply(&manifest(name, spec));
+}
+
+pub fn manifest(name: &str, spec: &str) -> String {
+    format!(
+        "apiVersion: tidemark.dev/v1alpha1\nkind: Topic\nmetadata: {{name: {name}, namespace: {NAMESPACE}}}\nspec: {spec}\n"
+    )
+}
+
+/// Reasons of the events about a Topic, in alphabetical order.
+#[track_caller]
+pub fn events(kube: &KubeApi, name: &str) -> Vec<String> {
+    let text = kube
+        .kubectl(["get", "events.events.k8s.io", "-n", NAMESPACE, "-o", "json"])
+        .run();
+    let list: Value = serde_json::from_str(&text).expect("JSON");
+    let all = list["items"].as_array().cloned().unwrap_or_default();
+    let mut reasons: Vec<String> = all
+        .iter()
+        .filter(|event| event["regarding"]["name"] == name)
+        .map(|event| event["reason"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    reasons.sort();
+    reasons
+}
+
+/// Waits until a Topic is gone.
+#[track_caller]
+pub fn gone(kube: &KubeApi, name: &str) {
+    let kubectl = kube.kubectl(["get", "topic", "-n", NAMESPACE, name]);
+    until(
+        &format!("Topic {name} to be gone"),
+        Duration::from_secs(30),
+        || {
+            let output = kubectl.output();
+            String::from_utf8_lossy(&output.stderr).contains("NotFound")
+        },
+    );
+}
