@@ -211,7 +211,7 @@ pub(crate) fn next_good(
         };
         for skip in 0..candidates {
             let Some(rest) = bytes.get(skip..) else { break };
-            if !rest.get(16).is_some_and(|magic| *magic <= 2) {
+            if rest.get(16).is_none_or(|magic| *magic > 2) {
                 continue;
             }
             let Ok(header) = BatchHeader::parse(rest) else {

@@ -75,7 +75,7 @@ impl Bench {
     /// A directory in which nothing is open yet.
     pub fn unopened(files: Arc<dyn Files>, settings: &[(&str, &str)]) -> Self {
         let mut bench = Self {
-            directory: tempfile::tempdir().unwrap(),
+            directory: scratch(),
             clock: Arc::new(ManualClock::at(NOW)),
             starts: Arc::new(Starts::default()),
             handles: HandleCache::new(64),
@@ -234,18 +234,23 @@ impl Bench {
         (self.log().log_start(), self.bases(), outcome.deleted.len())
     }
 
+    /// Offsets of every record that can be read from the log start to the end.
+    pub fn all_offsets(&self) -> Vec<i64> {
+        self.all_offsets_or_error().unwrap()
+    }
+
     pub fn fetch(&self, offset: i64) -> Result<Vec<i64>, ReadError> {
         fetch(self.log(), offset)
     }
 
-    /// Offsets of every record that can be read from the log start to the end.
-    pub fn all_offsets(&self) -> Vec<i64> {
+    /// As [`Bench::all_offsets`], or the first error.
+    pub fn all_offsets_or_error(&self) -> Result<Vec<i64>, ReadError> {
         let mut offsets = Vec::new();
         let mut next = self.log().log_start();
         loop {
-            let fetched = self.fetch(next).unwrap();
+            let fetched = self.fetch(next)?;
             let Some(last) = fetched.last().copied() else {
-                return offsets;
+                return Ok(offsets);
             };
             offsets.extend(fetched.into_iter().filter(|offset| *offset >= next));
             next = last + 1;
@@ -253,10 +258,20 @@ impl Bench {
     }
 }
 
+/// A temporary directory, in memory where the system has such a place: most tests here fsync a lot and prove nothing about it.
+pub fn scratch() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
+}
+
 /// Offsets of the records in one read.
 pub fn fetch(log: &PartitionLog, offset: i64) -> Result<Vec<i64>, ReadError> {
     let slice = log.read(offset, 1 << 20, true, Isolation::ReadUncommitted)?;
-    Ok(offsets_in(&slice.to_vec().unwrap()))
+    let bytes = slice.to_vec().map_err(|source| LogError::Io {
+        action: "read",
+        path: log.directory().to_owned(),
+        source,
+    })?;
+    Ok(offsets_in(&bytes))
 }
 
 /// Offsets of the records in whole batches.

@@ -6,9 +6,11 @@ mod bench;
 
 mod appending;
 mod cases;
+mod faults;
 mod file_handling;
 mod kill;
 mod log_start;
+mod model;
 mod reading;
 mod recovery;
 mod rolling;
