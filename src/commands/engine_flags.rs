@@ -1,7 +1,7 @@
 //! The flags of whatever runs an engine: `tidemark run` and `tidemark engine`.
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -95,6 +95,11 @@ impl EngineFlags {
         config.offsets_retention = self.offsets_retention;
         config.headroom_alert = self.headroom_alert;
         Ok(config)
+    }
+
+    /// The file with the token of the control API, if one is configured.
+    pub fn control_token_file(&self) -> Option<&Path> {
+        self.control_token_file.as_deref()
     }
 
     /// The token of the control API, if one is configured.

@@ -18,6 +18,7 @@ pub mod inspect;
 pub mod operator;
 pub mod plan;
 pub mod probe;
+pub mod run;
 pub mod shared;
 pub mod status;
 mod table;
@@ -47,6 +48,8 @@ pub struct Cli {
 enum Command {
     /// Own a data directory, serve Kafka clients, enforce retention
     Engine(Box<engine::Engine>),
+    /// Run engine and reconcile loop in one process, over a directory of manifests
+    Run(run::Run),
     /// Keep the Topics of a Kubernetes cluster in force on one engine
     Operator(operator::Operator),
     /// Say what a manifest would delete and who would lose what, changing nothing
@@ -110,6 +113,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<Outcome> {
     )?;
     match cli.command {
         Command::Engine(command) => command.run(),
+        Command::Run(command) => command.run(),
         Command::Operator(command) => command.run(),
         Command::Plan(command) => command.run(),
         Command::Status(command) => command.run(),
