@@ -96,6 +96,5 @@ pub struct Engine {
     pub(crate) stop: CancellationToken,
     pub(crate) stopping: AtomicBool,
     pub(crate) tasks: Mutex<start::Tasks>,
-    pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) myself: Weak<Engine>,
 }

@@ -175,7 +175,6 @@ impl Engine {
         let handles = HandleCache::new(config.max_open_files);
         let engine = Arc::new_cyclic(|myself| Self {
             myself: myself.clone(),
-            runtime: tokio::runtime::Handle::current(),
             clock_guard: ClockGuard::new(Arc::clone(&config.clock), hold),
             events: Events::new(Arc::clone(&config.clock)),
             metrics: Metrics::new(),
@@ -298,10 +297,8 @@ impl Engine {
     pub(crate) fn unpublish_topic(&self, topic: &TopicState) {
         self.catalog.remove(&topic.record.name);
         self.pending.remove(&topic.record.name);
-        let positions = self.positions.clone();
-        let name = topic.record.name.clone();
-        self.runtime
-            .spawn(async move { positions.remove_topic(&name).await });
+        // Before a topic of the same name can be made; nobody has to wait until it is durable.
+        drop(self.positions.remove_topic(&topic.record.name));
     }
 
     pub(crate) fn expire_positions(&self) {

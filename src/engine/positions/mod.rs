@@ -139,8 +139,9 @@ impl Positions {
         self.shared.coordinator.lock().set_topic(topic);
     }
 
-    /// A topic was deleted: commits on it end, durably once this returns. Who had read how far is remembered.
-    pub async fn remove_topic(&self, name: &str) {
+    /// A topic was deleted: commits on it end. Who had read how far is remembered. From here on a topic may be made anew under
+    /// the name; the answer can be awaited by who wants to know that all of it is durable.
+    pub fn remove_topic(&self, name: &str) -> Durable {
         let now = self.shared.now();
         let (_, durable) = self.shared.step(|coordinator, out| {
             if let Some(topic) = coordinator.topics().by_name(name) {
@@ -148,8 +149,8 @@ impl Positions {
             }
             coordinator.remove_topic(name, now, out);
         });
-        // If it could not be kept, the topic id tells that the commits are of an earlier topic.
-        durable.wait().await;
+        // If it could not be kept, the topic id still tells that the commits are of an earlier topic.
+        durable
     }
 
     /// Ends commits and groups whose time is over. For the housekeeping loop.
@@ -178,12 +179,13 @@ impl Positions {
     }
 }
 
-/// Whether the records of a step are durable.
+/// Tells whether the records of a step are durable.
 #[derive(Debug)]
-struct Durable(Option<oneshot::Receiver<bool>>);
+pub struct Durable(Option<oneshot::Receiver<bool>>);
 
 impl Durable {
-    async fn wait(self) -> bool {
+    /// Waits for it.
+    pub async fn wait(self) -> bool {
         match self.0 {
             None => true,
             Some(receiver) => receiver.await.unwrap_or(false),

@@ -353,7 +353,7 @@ async fn the_guard_is_told_what_moves_and_what_changes() {
     node.clock.advance_ms(fetchers::REMEMBERED_MS);
     node.positions.run_due();
     assert!(heard().contains(&"Fetcher kcat@192.0.2.1 changed on orders".to_owned()));
-    node.positions.remove_topic("orders").await;
+    assert!(node.positions.remove_topic("orders").wait().await);
     assert!(heard().contains(&"Group g changed on orders".to_owned()));
 }
 
@@ -365,7 +365,7 @@ async fn a_position_on_an_earlier_topic_of_the_name_is_known_as_such() {
     let known = |node: &Node| node.positions.readers("orders", again, 4)[0].position(0).known;
     // As after a crash between the deletion of the topic and that of its commits.
     assert_eq!(known(&node), Known::EarlierTopic(10));
-    node.positions.remove_topic("orders").await;
+    assert!(node.positions.remove_topic("orders").wait().await);
     node.positions.set_topic("orders", again, 4);
     assert_eq!(known(&node), Known::EarlierTopic(10));
     assert_eq!(node.committed("g", 0), None);

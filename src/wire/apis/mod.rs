@@ -126,3 +126,5 @@ pub fn group_apis<S: Broker + GroupService>() -> Vec<Entry<S>> {
 
 #[cfg(test)]
 mod every_api_tests;
+#[cfg(test)]
+mod every_group_api_tests;
