@@ -5,4 +5,5 @@ mod support;
 mod api_server;
 mod running;
 mod scenes;
+mod schema;
 mod stub;

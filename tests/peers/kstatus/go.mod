@@ -1,4 +1,5 @@
-module tidemark.dev/tests/kstatus
+// What GitOps tools make of an object; see main.go.
+module tidemark.dev/tests/peers/kstatus
 
 go 1.26
 
