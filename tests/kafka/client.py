@@ -16,7 +16,7 @@ import os
 import sys
 import time
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -133,10 +133,20 @@ def delete(topics):
 def offsets(topics):
     admin = AdminClient(common)
     answer = {topic: [] for topic in topics}
+    deadline = time.monotonic() + PATIENCE
     for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
-        futures = admin.list_offsets({TopicPartition(topic, 0): spec for topic in topics})
-        for partition, future in futures.items():
-            answer[partition.topic].append(future.result(PATIENCE).offset)
+        open_topics = set(topics)
+        while open_topics:
+            futures = admin.list_offsets({TopicPartition(topic, 0): spec for topic in open_topics})
+            for partition, future in futures.items():
+                try:
+                    answer[partition.topic].append(future.result(PATIENCE).offset)
+                    open_topics.discard(partition.topic)
+                except KafkaException as error:
+                    # A broker that has just started does not lead all its partitions yet.
+                    if time.monotonic() > deadline:
+                        sys.exit(f"{partition.topic}: {error}")
+                    time.sleep(0.1)
     print(json.dumps(answer))
 
 

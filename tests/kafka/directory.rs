@@ -57,8 +57,9 @@ impl Client<'_> {
         self.run(&["create"], &json!(topics).to_string());
     }
 
-    pub fn alter(&self, topic: &str, key: &str, value: &str) {
-        self.run(&["alter"], &json!({ topic: { key: value } }).to_string());
+    /// Sets settings of topics.
+    pub fn alter(&self, topics: &BTreeMap<String, BTreeMap<String, String>>) {
+        self.run(&["alter"], &json!(topics).to_string());
     }
 
     /// Writes lines as `client.py` describes them; each is one batch.
@@ -174,6 +175,30 @@ pub fn open(logs: &Path, topic: &str, settings: &TopicSettings, clock: &Arc<dyn 
         let offsets = checkpoints::read_offsets(&DiskFiles, &logs.join(file)).expect("a checkpoint");
         offsets.get(&(topic.to_owned(), 0)).copied().unwrap_or(0)
     };
+    let last = LastStop {
+        clean: logs.join(names::CLEAN_SHUTDOWN).exists(),
+        recovery_point: checkpointed(names::RECOVERY_POINT_CHECKPOINT),
+        log_start: checkpointed(names::LOG_START_CHECKPOINT),
+    };
+    open_after(&last, logs, topic, settings, clock)
+}
+
+/// How the last process left a log.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LastStop {
+    pub clean: bool,
+    pub recovery_point: i64,
+    pub log_start: i64,
+}
+
+/// Opens `<logs>/<topic>-0`.
+pub fn open_after(
+    last: &LastStop,
+    logs: &Path,
+    topic: &str,
+    settings: &TopicSettings,
+    clock: &Arc<dyn Clock>,
+) -> PartitionLog {
     let open = OpenLog {
         files: DiskFiles::shared(),
         directory: logs.join(format!("{topic}-0")),
@@ -184,9 +209,9 @@ pub fn open(logs: &Path, topic: &str, settings: &TopicSettings, clock: &Arc<dyn 
         handles: HandleCache::new(64),
         durability: Durability::PageCache,
         log_starts: Arc::new(Forgotten),
-        clean: logs.join(names::CLEAN_SHUTDOWN).exists(),
-        recovery_point: checkpointed(names::RECOVERY_POINT_CHECKPOINT),
-        log_start: checkpointed(names::LOG_START_CHECKPOINT),
+        clean: last.clean,
+        recovery_point: last.recovery_point,
+        log_start: last.log_start,
         producer_expiration_ms: 86_400_000,
     };
     PartitionLog::open(open).unwrap_or_else(|error| panic!("{topic}: {error}"))

@@ -5,3 +5,5 @@ mod support;
 mod broker;
 mod directory;
 mod from_kafka;
+mod pair;
+mod to_kafka;
