@@ -15,6 +15,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -129,12 +130,12 @@ pub struct Claim {
     pub adopt: bool,
 }
 
-/// A locked data directory. Dropping it gives the lock back.
+/// A locked data directory. Releasing or dropping it gives the lock back.
 #[derive(Debug)]
 pub struct DataDirectory {
     root: PathBuf,
     identity: Identity,
-    _lock: File,
+    lock: Mutex<Option<File>>,
 }
 
 impl DataDirectory {
@@ -170,8 +171,13 @@ impl DataDirectory {
         Ok(Self {
             root: root.to_path_buf(),
             identity,
-            _lock: lock,
+            lock: Mutex::new(Some(lock)),
         })
+    }
+
+    /// Gives the lock back: nothing is touched after this.
+    pub fn release(&self) {
+        *self.lock.lock() = None;
     }
 
     /// The directory itself.

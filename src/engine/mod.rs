@@ -21,6 +21,7 @@ pub mod producer_ids;
 pub mod readers;
 pub mod refusal;
 pub mod removals;
+mod scrape;
 mod start;
 pub mod store;
 pub mod topics;

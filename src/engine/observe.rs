@@ -10,8 +10,8 @@ use crate::engine::topics::catalog::{PartitionState, TopicState};
 use crate::log::checkpoints::format_id;
 use crate::log::partition::{PartitionLog, Phase};
 use crate::resource::contract::{
-    Health, ObservedPartition, ObservedReader, ObservedSegment, ObservedTopic, PendingChange, ReaderKind,
-    ReaderList, ReaderPosition, ReadersSummary, SegmentList, SlowestReader, TopicList,
+    EngineEvent, Health, ObservedPartition, ObservedReader, ObservedSegment, ObservedTopic, PendingChange,
+    ReaderKind, ReaderList, ReaderPosition, ReadersSummary, SegmentList, SlowestReader, TopicList,
 };
 use crate::retention::{Reader, Rules, Standing, expires_at_ms, matches, plan};
 
@@ -22,6 +22,11 @@ impl Engine {
         TopicList {
             topics: topics.iter().map(|topic| self.observe_topic(topic)).collect(),
         }
+    }
+
+    /// The events after the one with this number, as far as they are kept.
+    pub fn recent_events(&self, after: u64) -> Vec<EngineEvent> {
+        self.events.listen_after(after).0
     }
 
     /// One topic.

@@ -25,6 +25,7 @@ use crate::engine::positions::Positions;
 use crate::engine::producer_ids::ProducerIds;
 use crate::engine::readers::Gate;
 use crate::engine::removals::Removals;
+use crate::engine::scrape::Scrape;
 use crate::engine::store::Store;
 use crate::engine::topics::alter;
 use crate::engine::topics::catalog::{Catalog, TopicState};
@@ -206,6 +207,7 @@ impl Engine {
             store,
         });
         engine.open_topics(stock);
+        engine.metrics.register(Box::new(Scrape(Arc::downgrade(&engine))));
         Ok(engine)
     }
 
@@ -276,6 +278,7 @@ impl Engine {
             }
         }
         self.store.close();
+        self.directory.release();
     }
 
     /// Where Kafka clients are listened for.

@@ -87,7 +87,7 @@ impl PartitionLog {
             );
         }
         if delay == 0 {
-            self.unlink_due_locked(&mut due);
+            self.unlink_until(&mut due, self.clock.monotonic());
         }
         Ok(outcome)
     }
@@ -169,13 +169,20 @@ impl PartitionLog {
     /// Unlinks the files whose `file.delete.delay.ms` is over on the monotonic clock; says how many went. What cannot be
     /// unlinked is tried again at the next call.
     pub fn unlink_due(&self) -> usize {
-        self.unlink_due_locked(&mut self.maintenance.lock())
+        let now = self.clock.monotonic();
+        self.unlink_until(&mut self.maintenance.lock(), now)
     }
 
-    fn unlink_due_locked(&self, due: &mut DueUnlinks) -> usize {
+    /// As [`PartitionLog::unlink_due`], without waiting for any delay: for a disk that is full. Readers that have a file open
+    /// go on with it.
+    pub fn unlink_now(&self) -> usize {
+        self.unlink_until(&mut self.maintenance.lock(), Duration::MAX)
+    }
+
+    fn unlink_until(&self, due: &mut DueUnlinks, until: Duration) -> usize {
         let now = self.clock.monotonic();
         let mut unlinked = 0;
-        for pending in due.take_due(now) {
+        for pending in due.take_due(until) {
             match self.files.unlink(pending.path()) {
                 Ok(()) => unlinked += 1,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -84,6 +84,16 @@ struct State {
 }
 
 impl PendingChanges {
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The change that waits on a topic.
     pub fn get(&self, topic: &str) -> Option<Pending> {
         if self.count.load(Ordering::Acquire) == 0 {

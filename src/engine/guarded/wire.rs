@@ -6,7 +6,7 @@ use crate::engine::guarded::evaluate::Change;
 use crate::engine::refusal::Refusal;
 use crate::engine::topics::alter;
 use crate::engine::topics::create::storage;
-use crate::log::delete::DeleteRecordsError;
+use crate::log::delete::{DeleteRecordsError, HIGH_WATERMARK};
 use crate::resource::contract::{Outcome, Verdict};
 use crate::retention::{Cause, Decision};
 use crate::wire::broker::ConfigChange;
@@ -101,6 +101,13 @@ impl Engine {
                 state.offline.as_deref().unwrap_or_default()
             ),
         })?;
+        let high_watermark = log.high_watermark();
+        if offset < HIGH_WATERMARK || offset > high_watermark {
+            return Err(delete_records_refusal(&DeleteRecordsError::OffsetOutOfRange {
+                offset,
+                high_watermark,
+            }));
+        }
         let gate = self.gate.change();
         let evaluation = topic.record.owner.as_ref().map(|_| {
             let change = Change::DeleteRecords { partition, offset };
@@ -112,10 +119,9 @@ impl Engine {
             self.metrics.verdict("Refused");
             return Err(refused(evaluation.verdict(&topic)));
         }
-        let log_start = log.delete_records(offset).map_err(|error| match error {
-            DeleteRecordsError::Storage(error) => storage(&error),
-            other => delete_records_refusal(&other),
-        })?;
+        let log_start = log
+            .delete_records(offset)
+            .map_err(|error| delete_records_refusal(&error))?;
         drop(gate);
         if let Some(evaluation) = evaluation
             && evaluation.judgement.cause == Cause::LossAccepted
@@ -146,6 +152,7 @@ fn refused(mut verdict: Verdict) -> Refusal {
 fn delete_records_refusal(error: &DeleteRecordsError) -> Refusal {
     match error {
         DeleteRecordsError::Storage(error) => storage(error),
-        other => Refusal::OffsetOutOfRange(other.to_string()),
+        DeleteRecordsError::CompactOnly => Refusal::Policy(error.to_string()),
+        DeleteRecordsError::OffsetOutOfRange { .. } => Refusal::OffsetOutOfRange(error.to_string()),
     }
 }
