@@ -4,6 +4,7 @@
 //! decides nothing itself. Exit codes are stable: 0 done (for `plan`: applies safely), 1 error, 2 (`plan`
 //! only) would be refused.
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -46,6 +47,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Play the whole story in under a minute, on a temporary directory
+    Demo(demo::Demo),
     /// Own a data directory, serve Kafka clients, enforce retention
     Engine(Box<engine::Engine>),
     /// Run engine and reconcile loop in one process, over a directory of manifests
@@ -70,6 +73,17 @@ enum Command {
     /// Write the manual pages to a directory
     #[command(hide = true)]
     Man(complete::Man),
+}
+
+impl Command {
+    /// The log filter of a command where none is given: what a person at a terminal is told already is not logged too.
+    fn usual_log(&self) -> &'static str {
+        match self {
+            Self::Run(_) if std::io::stdout().is_terminal() => "warn",
+            Self::Run(_) | Self::Engine(_) | Self::Operator(_) => "info",
+            _ => "error",
+        }
+    }
 }
 
 /// How a command ended, where that is neither an error nor plain success.
@@ -107,11 +121,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<Outcome> {
-    crate::telemetry::logging::init(
-        &cli.logging.log,
-        cli.logging.log_format == shared::LogFormat::Json,
-    )?;
+    let filter = cli
+        .logging
+        .log
+        .as_deref()
+        .unwrap_or_else(|| cli.command.usual_log());
+    crate::telemetry::logging::init(filter, cli.logging.log_format == shared::LogFormat::Json)?;
     match cli.command {
+        Command::Demo(command) => command.run(),
         Command::Engine(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Operator(command) => command.run(),

@@ -25,15 +25,10 @@ pub enum LogFormat {
 /// What is logged, and how.
 #[derive(Debug, Clone, Args)]
 pub struct LoggingFlags {
-    /// What to log: a level (error, warn, info, debug, trace) or filters such as `tidemark=debug,kube=info`
-    #[arg(
-        long,
-        env = "TIDEMARK_LOG",
-        default_value = "info",
-        global = true,
-        value_name = "FILTER"
-    )]
-    pub log: String,
+    /// What to log: a level (error, warn, info, debug, trace) or filters such as `tidemark=debug,kube=info`;
+    /// info where a command serves and its output is not a terminal, warnings or less elsewhere
+    #[arg(long, env = "TIDEMARK_LOG", global = true, value_name = "FILTER")]
+    pub log: Option<String>,
     /// How to write log lines
     #[arg(
         long,
