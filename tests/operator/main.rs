@@ -3,7 +3,9 @@
 mod support;
 
 mod api_server;
+mod gitops;
 mod running;
 mod scenes;
 mod schema;
 mod stub;
+mod with_engine;

@@ -7,6 +7,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 
 	lua "github.com/yuin/gopher-lua"
@@ -20,13 +21,15 @@ type answer struct {
 }
 
 func main() {
-	object := map[string]any{}
-	must(json.NewDecoder(os.Stdin).Decode(&object))
+	text, err := io.ReadAll(os.Stdin)
+	must(err)
+	object := &unstructured.Unstructured{}
+	must(object.UnmarshalJSON(text))
 	var found answer
 	if len(os.Args) > 1 {
-		found = health(os.Args[1], object)
+		found = health(os.Args[1], object.Object)
 	} else {
-		result, err := status.Compute(&unstructured.Unstructured{Object: object})
+		result, err := status.Compute(object)
 		must(err)
 		found = answer{string(result.Status), result.Message}
 	}
@@ -63,6 +66,8 @@ func value(state *lua.LState, of any) lua.LValue {
 		return table
 	case string:
 		return lua.LString(of)
+	case int64:
+		return lua.LNumber(of)
 	case float64:
 		return lua.LNumber(of)
 	case bool:

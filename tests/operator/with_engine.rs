@@ -1,0 +1,185 @@
+//! The whole scene: kubectl on one side, a real engine with real clients on the other.
+use serde_json::Value;
+
+use crate::gitops::{argocd, kstatus};
+use crate::running::{NAMESPACE, Operator, apply, condition, events, gone, install, ready, topic};
+use crate::support::kcat::{kcat, produce};
+use crate::support::kube::KubeApi;
+use crate::support::temp::TempDir;
+use crate::support::tidemark::Tidemark;
+use crate::support::wait::{PATIENCE, until};
+
+/// Keeps everything; segments of one batch of about 40 records each, so that the size rule has something to take.
+fn spec(retention_bytes: &str, more: &str) -> String {
+    format!(
+        "{{config: {{retention.ms: -1, retention.bytes: {retention_bytes}, internal.segment.bytes: 3000}}, readers: {{headroom: 0, onLoss: Refuse}}{more}}}"
+    )
+}
+
+/// 400 records in batches of 20: one call of the client, one batch.
+fn fill(engine: &Tidemark, topic: &str) {
+    for batch in 0..20 {
+        let lines: Vec<String> = (0..20)
+            .map(|line| format!("record {batch:02} {line:02} {}", "x".repeat(60)))
+            .collect();
+        produce(engine.bootstrap(), topic, 0, &lines);
+    }
+}
+
+/// Reads so many records as the group and commits.
+fn read(engine: &Tidemark, group: &str, topic: &str, records: usize) {
+    let records = records.to_string();
+    kcat(
+        engine.bootstrap(),
+        [
+            "-G",
+            group,
+            "-q",
+            "-c",
+            &records,
+            "-X",
+            "auto.offset.reset=earliest",
+            "-X",
+            "auto.commit.interval.ms=100",
+            topic,
+        ],
+    )
+    .run();
+}
+
+fn log_start(engine: &Tidemark, topic: &str) -> i64 {
+    engine.get(&format!("/v1/topics/{topic}"))["partitions"][0]["logStart"]
+        .as_i64()
+        .expect("a number")
+}
+
+fn position(topic: &Value) -> i64 {
+    topic["status"]["plan"]["readersAtRisk"][0]["position"]
+        .as_i64()
+        .unwrap_or(-1)
+}
+
+#[test]
+fn a_slow_reader_holds_a_lowering_back_until_it_has_read_on() {
+    let kube = KubeApi::start();
+    install(&kube);
+    let home = TempDir::new("scene");
+    let mut engine = Tidemark::engine(home.path(), &["--check-interval", "1h"]);
+    apply(&kube, "orders", &spec("-1", ""));
+    assert_eq!(
+        kstatus(&topic(&kube, "orders")),
+        "InProgress",
+        "from the first moment, before the operator runs"
+    );
+    assert_eq!(argocd(&topic(&kube, "orders")), "Progressing");
+    let mut operator = Operator::start(&kube, engine.control());
+    apply(&kube, "clicks", "{partitions: 2, config: {retention.ms: 1h}}");
+    let orders = ready(&kube, "orders", "True/Applied");
+    ready(&kube, "clicks", "True/Applied");
+    assert_eq!(
+        (kstatus(&orders), argocd(&orders)),
+        ("Current".to_owned(), "Healthy".to_owned())
+    );
+    fill(&engine, "orders");
+    read(&engine, "billing", "orders", 100);
+
+    // Lowered in the manifest: refused, and nothing is deleted.
+    apply(&kube, "orders", &spec("3000", ""));
+    let orders = ready(&kube, "orders", "False/SlowReader");
+    assert_eq!(condition(&orders, "Stalled"), "True/SlowReader");
+    assert_eq!(
+        (kstatus(&orders), argocd(&orders)),
+        ("Failed".to_owned(), "Degraded".to_owned())
+    );
+    assert_eq!(orders["status"]["plan"]["readersAtRisk"][0]["name"], "billing");
+    assert_eq!(position(&orders), 100);
+    assert!(
+        orders["status"]["plan"]["readersAtRisk"][0]["recordsAtRisk"].as_i64() > Some(0),
+        "{orders}"
+    );
+    engine.pass();
+    assert_eq!(log_start(&engine, "orders"), 0);
+    let row = kube.kubectl(["get", "topics", "-n", NAMESPACE, "orders"]).run();
+    assert!(row.contains("SlowReader") && row.contains("billing"), "{row}");
+
+    // Paused meanwhile, engine restarted meanwhile: the refusal stays what it is.
+    engine.kill();
+    engine.start_again();
+    ready(&kube, "orders", "False/SlowReader");
+    operator.kill();
+    operator.start_again();
+
+    // A second lowering while one waits, then the revert, which clears it.
+    apply(&kube, "orders", &spec("6000", ""));
+    let orders = ready(&kube, "orders", "False/SlowReader");
+    assert_eq!(orders["status"]["plan"]["changes"][0]["to"], "6000");
+    apply(&kube, "orders", &spec("-1", ""));
+    let orders = ready(&kube, "orders", "True/Applied");
+    assert!(orders["status"]["plan"].is_null());
+    apply(&kube, "orders", &spec("3000", ""));
+    ready(&kube, "orders", "False/SlowReader");
+
+    // The reader reads on: the change goes in without an edit, and the next pass deletes.
+    read(&engine, "billing", "orders", 300);
+    let orders = ready(&kube, "orders", "True/Applied");
+    assert_eq!(kstatus(&orders), "Current");
+    engine.pass();
+    assert!(log_start(&engine, "orders") > 300);
+    until("the events", PATIENCE, || {
+        let told = events(&kube, "orders");
+        ["Refused", "Resumed", "Applied"]
+            .iter()
+            .all(|reason| told.contains(&(*reason).to_owned()))
+    });
+    operator.stop();
+}
+
+#[test]
+fn clamp_steps_down_allow_gives_up_and_a_deletion_waits() {
+    let kube = KubeApi::start();
+    install(&kube);
+    let home = TempDir::new("scene");
+    let engine = Tidemark::engine(home.path(), &["--check-interval", "1h"]);
+    let _operator = Operator::start(&kube, engine.control());
+    for name in ["clamped", "allowed", "doomed"] {
+        let more = if name == "doomed" {
+            ", deletionPolicy: Delete"
+        } else {
+            ""
+        };
+        apply(&kube, name, &spec("-1", more));
+        ready(&kube, name, "True/Applied");
+        fill(&engine, name);
+        read(&engine, "billing", name, 100);
+    }
+    // Clamp: as low as the reader allows, and on as it reads on.
+    apply(&kube, "clamped", &spec("3000", "").replace("Refuse", "Clamp"));
+    let clamped = ready(&kube, "clamped", "False/Clamped");
+    assert_eq!(kstatus(&clamped), "InProgress");
+    engine.pass();
+    let start = log_start(&engine, "clamped");
+    assert!(start > 0 && start <= 100, "{start}");
+    read(&engine, "billing", "clamped", 300);
+    ready(&kube, "clamped", "True/Applied");
+    engine.pass();
+    assert!(log_start(&engine, "clamped") > 300);
+
+    // Allow: applied, with a warning that says what was given up.
+    apply(&kube, "allowed", &spec("3000", "").replace("Refuse", "Allow"));
+    ready(&kube, "allowed", "True/Applied");
+    until("the warning", PATIENCE, || {
+        events(&kube, "allowed").contains(&"LossAccepted".to_owned())
+    });
+    engine.pass();
+    assert!(log_start(&engine, "allowed") > 100);
+
+    // A deletion waits like a lowering, and ends by itself.
+    kube.kubectl(["delete", "topic", "-n", NAMESPACE, "doomed", "--wait=false"])
+        .run();
+    let doomed = ready(&kube, "doomed", "False/SlowReader");
+    assert_eq!(kstatus(&doomed), "Terminating");
+    assert_eq!(log_start(&engine, "doomed"), 0);
+    read(&engine, "billing", "doomed", 300);
+    gone(&kube, "doomed");
+    assert_eq!(engine.http("GET", "/v1/topics/doomed", None).status, 404);
+}
