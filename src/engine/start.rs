@@ -234,6 +234,7 @@ impl Engine {
             return;
         }
         self.stop.cancel();
+        self.positions.drain();
         let tasks = std::mem::take(&mut *self.tasks.lock());
         for server in tasks.servers {
             let _ = server.await;

@@ -11,7 +11,7 @@ mod service;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -62,6 +62,8 @@ struct Shared {
     /// Requests that wait for an answer.
     waiting: Mutex<HashMap<Token, oneshot::Sender<Reply>>>,
     tokens: AtomicU64,
+    /// Nobody may wait any more.
+    draining: AtomicBool,
     /// Taken out at shutdown, which ends the keeper when all is written.
     jobs: RwLock<Option<mpsc::UnboundedSender<Job>>>,
     store: Store,
@@ -104,6 +106,7 @@ impl Positions {
             coordinator: Mutex::new(coordinator),
             waiting: Mutex::default(),
             tokens: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
             jobs: RwLock::new(Some(jobs)),
             store,
             clock,
@@ -166,16 +169,22 @@ impl Positions {
         self.shared.sweep();
     }
 
+    /// Sends everybody away who waits for others, a rebalance for example, now and from now on: the engine is about to stop, and a
+    /// client that is told so finds the next one sooner than one whose connection is cut.
+    pub fn drain(&self) {
+        self.shared.draining.store(true, Ordering::SeqCst);
+        self.shared.waiting.lock().clear();
+    }
+
     /// Waits until everything asked for so far is durable, and stops.
     pub async fn shutdown(&self) {
+        self.drain();
         drop(self.shared.jobs.write().take());
         let tasks = self.tasks.lock().take();
         if let Some(tasks) = tasks {
             tasks.timer.abort();
             let _ = tasks.keeper.await;
         }
-        // Whoever still waits for a rebalance is not answered any more.
-        self.shared.waiting.lock().clear();
     }
 }
 

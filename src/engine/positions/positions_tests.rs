@@ -321,6 +321,18 @@ async fn after_a_stop_everything_is_refused_and_nobody_waits() {
 }
 
 #[tokio::test]
+async fn a_stop_sends_away_who_waits_and_still_keeps_commits() {
+    let node = Node::new();
+    let mut joining = pin!(node.positions.join(join("g")));
+    assert!(poll(joining.as_mut()).is_pending());
+    node.positions.drain();
+    assert_eq!(joining.await.error, Some(ErrorCode::CoordinatorNotAvailable));
+    let late = node.positions.join(join("g")).await;
+    assert_eq!(late.error, Some(ErrorCode::CoordinatorNotAvailable));
+    assert_eq!(node.commit("other", 0, 8).await, None);
+}
+
+#[tokio::test]
 async fn a_client_that_goes_away_leaves_nothing_waiting() {
     let node = Node::new();
     {

@@ -1,5 +1,6 @@
 //! [`GroupService`] over the coordinator.
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -36,6 +37,9 @@ impl<'a> Waiting<'a> {
     }
 
     async fn reply(&mut self) -> Option<Reply> {
+        if self.shared.draining.load(Ordering::SeqCst) {
+            return self.receiver.try_recv().ok();
+        }
         (&mut self.receiver).await.ok()
     }
 }
