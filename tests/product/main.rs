@@ -1,3 +1,10 @@
 //! Tidemark as a product: what a newcomer meets, and the shape of the house.
 mod architecture;
+mod demo;
+#[cfg(feature = "peers")]
+mod embedded;
+mod readme;
 mod reasons;
+#[cfg(feature = "peers")]
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,27 @@
+//! The demonstration does what it says, and the README shows what it really prints.
+use std::process::Command;
+
+use crate::readme;
+
+/// Replaces every RFC 3339 time by `TIME`: all of a transcript that differs from run to run.
+fn without_times(text: &str) -> String {
+    let time = regex::Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").unwrap();
+    time.replace_all(text, "TIME").into_owned()
+}
+
+#[test]
+fn the_readme_shows_what_the_demonstration_prints() {
+    let ended = Command::new(env!("CARGO_BIN_EXE_tidemark"))
+        .arg("demo")
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(ended.stdout).unwrap();
+    let complaints = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.success(), "{printed}\n{complaints}");
+    assert_eq!(complaints, "", "a demonstration tells on standard output");
+    let shown = readme::blocks("text")
+        .into_iter()
+        .find(|block| block.contains("billing has read"))
+        .unwrap();
+    assert_eq!(without_times(&shown), without_times(&printed));
+}
