@@ -8,8 +8,9 @@ use tidemark::resource::contract::{IgnoredReader, OnLoss, ReaderKind, ReadersPol
 use tidemark::retention::{Cause, Decision, Judgement, Proposed, Rules};
 
 use crate::oracle::taken_sooner;
+use crate::partition::Partition;
 use crate::random::{Random, rounds};
-use crate::world::{Action, Client, Crash, Event, Partition, Stamp, To, World};
+use crate::world::{Action, Client, Crash, Event, Stamp, To, World};
 
 const CLIENTS: [(ReaderKind, &str); 4] = [
     (ReaderKind::Group, "billing"),

@@ -5,6 +5,7 @@ mod histories;
 mod log;
 mod naive;
 mod oracle;
+mod partition;
 mod properties;
 mod random;
 mod scenarios;
