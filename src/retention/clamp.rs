@@ -39,19 +39,18 @@ pub fn clamp(
             proposed: Proposed::Rules(rules),
             ..*view
         };
-        let Some(taken) = taken(&view, now_ms, later_ms) else {
-            return false;
-        };
-        let unread = slowest.max(taken.start)..taken.end;
-        if unread.is_empty() {
-            return false;
-        }
-        if let Some((_, holds_data)) = asked_before.iter().find(|(range, _)| *range == unread) {
-            return *holds_data;
-        }
-        let holds_data = last_data(view.partition, unread.clone()).is_some();
-        asked_before.push((unread, holds_data));
-        holds_data
+        taken(&view, now_ms, later_ms).into_iter().any(|taken| {
+            let unread = slowest.max(taken.start)..taken.end;
+            if unread.is_empty() {
+                return false;
+            }
+            if let Some((_, holds_data)) = asked_before.iter().find(|(range, _)| *range == unread) {
+                return *holds_data;
+            }
+            let holds_data = last_data(view.partition, unread.clone()).is_some();
+            asked_before.push((unread, holds_data));
+            holds_data
+        })
     };
 
     let in_force = &view.in_force;
@@ -93,7 +92,9 @@ pub fn clamp(
             last_data,
         )
     });
-    let first_taken = taken(view, now_ms, later_ms).map_or(slowest, |taken| taken.start);
+    let first_taken = taken(view, now_ms, later_ms)
+        .first()
+        .map_or(slowest, |taken| taken.start);
     let steps_at = next_step(view, slowest.max(first_taken), last_data);
     Some(Clamped { rules, steps_at })
 }

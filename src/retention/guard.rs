@@ -75,8 +75,10 @@ pub struct AtRisk {
     pub standing: Standing,
     /// When it was last seen there, in milliseconds; negative where that is not known.
     pub updated_ms: i64,
-    /// The offsets it has not read and would lose.
+    /// The first and the end of the offsets it has not read and would lose.
     pub lost: Range<i64>,
+    /// How many there are: an upper bound on the records where there are gaps and markers.
+    pub records: i64,
     /// The position from which it is no longer in the way: after the last data record that would be taken.
     pub safe_at: i64,
     /// The log start offset now.
@@ -85,13 +87,6 @@ pub struct AtRisk {
     pub start: i64,
     /// Whether it stands where an open transaction holds those who read committed records only.
     pub held_by_transaction: bool,
-}
-
-impl AtRisk {
-    /// Records at risk, as a span of offsets: an upper bound where there are gaps and markers, exact where zero.
-    pub fn records(&self) -> i64 {
-        self.lost.end.saturating_sub(self.lost.start)
-    }
 }
 
 /// Records that a reader had lost before the change, to whatever moved the log start past it.
@@ -139,7 +134,7 @@ pub struct Judgement {
     pub partitions: Vec<PartitionVerdict>,
     /// Partitions on which readers are in the way, or all that lose data where nobody is known and that refuses.
     pub held: Vec<Held>,
-    /// Readers at risk, those with most to lose first.
+    /// Readers at risk: first the [`MOST_READERS_LISTED`] with most to lose, most first; then the rest in no order.
     pub at_risk: Vec<AtRisk>,
     /// What readers had lost before.
     pub already_lost: Vec<AlreadyLost>,
@@ -186,20 +181,22 @@ pub fn judge(
     let mut held = Vec::new();
     let mut at_risk = Vec::new();
     for (outlook, slowest) in outlooks.iter().zip(&slowest) {
-        let Some(taken) = &outlook.taken else { continue };
+        let Some(first_taken) = outlook.taken.first() else {
+            continue;
+        };
         // Without any reader, whether records go still decides between `Applied` and `NoReadersKnown`; and where that
         // refuses, the change waits for the same things as with a reader at the start of what would go.
         let asks_anyway = nobody && (refuses_nobody || !takes_data);
-        let Some(slowest) = slowest.or(asks_anyway.then_some(taken.start)) else {
+        let Some(slowest) = slowest.or(asks_anyway.then_some(first_taken.start)) else {
             continue;
         };
-        let unread = slowest.max(taken.start)..taken.end;
-        let Some(last) = (!unread.is_empty())
-            .then(|| last_data(outlook.partition, unread))
-            .flatten()
-        else {
-            continue;
-        };
+        let last = outlook.taken.iter().rev().find_map(|taken| {
+            let unread = slowest.max(taken.start)..taken.end;
+            (!unread.is_empty())
+                .then(|| last_data(outlook.partition, unread))
+                .flatten()
+        });
+        let Some(last) = last else { continue };
         takes_data = true;
         if nobody && !refuses_nobody {
             continue;
@@ -214,13 +211,19 @@ pub fn judge(
         });
         let in_the_way = counted
             .all()
-            .filter_map(|(reader, required)| in_the_way(outlook, taken, safe_at, reader, required));
+            .filter_map(|(reader, required)| in_the_way(outlook, safe_at, reader, required));
         at_risk.extend(in_the_way);
     }
-    at_risk.sort_by(|one, other| {
-        let key = |risk: &AtRisk| (std::cmp::Reverse(risk.records()), risk.partition);
+    // Only those that are listed need an order; a refusal may name a million.
+    let order = |one: &AtRisk, other: &AtRisk| {
+        let key = |risk: &AtRisk| (std::cmp::Reverse(risk.records), risk.partition);
         key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name))
-    });
+    };
+    if at_risk.len() > MOST_READERS_LISTED {
+        at_risk.select_nth_unstable_by(MOST_READERS_LISTED, order);
+    }
+    let listed = at_risk.len().min(MOST_READERS_LISTED);
+    at_risk[..listed].sort_by(order);
 
     let (decision, cause) = decide(policy, &at_risk, nobody && takes_data, can_clamp);
     Judgement {
@@ -258,17 +261,13 @@ pub fn judge(
     }
 }
 
-fn in_the_way(
-    outlook: &Outlook,
-    taken: &Range<i64>,
-    safe_at: i64,
-    reader: &Reader,
-    required: bool,
-) -> Option<AtRisk> {
+fn in_the_way(outlook: &Outlook, safe_at: i64, reader: &Reader, required: bool) -> Option<AtRisk> {
     let position = reader.position(outlook.partition);
     let standing = Standing::of(position.known, required, outlook.log_end)?;
-    let next = standing.next_offset(outlook.log_start).max(taken.start);
-    (next < safe_at).then(|| AtRisk {
+    let next = standing.next_offset(outlook.log_start);
+    let mut unread = outlook.taken.iter().filter(|taken| next < taken.end);
+    let lost = next.max(unread.clone().next()?.start)..unread.next_back()?.end;
+    (lost.start < safe_at).then(|| AtRisk {
         kind: match position.known {
             Known::Absent | Known::Expired(_) if required => ReaderKind::Required,
             _ => reader.kind,
@@ -277,7 +276,12 @@ fn in_the_way(
         partition: outlook.partition,
         standing,
         updated_ms: position.updated_ms,
-        lost: next..taken.end,
+        records: outlook
+            .taken
+            .iter()
+            .map(|taken| taken.end.saturating_sub(taken.start.max(next)).max(0))
+            .sum(),
+        lost,
         safe_at,
         log_start: outlook.log_start,
         start: outlook.start_proposed,
@@ -334,7 +338,7 @@ impl Judgement {
                     name: risk.name.to_string(),
                     partition: risk.partition,
                     position: risk.standing.position(risk.log_start),
-                    records_at_risk: risk.records(),
+                    records_at_risk: risk.records,
                     detail: risk.detail(),
                 })
                 .collect(),

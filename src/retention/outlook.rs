@@ -67,8 +67,9 @@ pub struct Outlook {
     pub start_proposed: i64,
     /// Bytes that such a pass would free.
     pub bytes_freed: i64,
-    /// The offsets that are taken sooner than under the settings in force. The change is a lowering where there are any.
-    pub taken: Option<Range<i64>>,
+    /// The offsets that are taken sooner than under the settings in force, in order: none where the change is no
+    /// lowering here, nearly always one range, at most two.
+    pub taken: Vec<Range<i64>>,
     /// What besides a reader can make that less, where there is any.
     pub eases: Eases,
     /// Whether [`clamp`](super::clamp()) can find settings between; a deletion has none.
@@ -113,7 +114,7 @@ impl Outlook {
             }
             Proposed::DeleteTopic => (log_end, profile.total_bytes()),
         };
-        let (taken, eases) = taken_and_eases(view, now_ms, later_ms).unzip();
+        let (taken, eases) = taken_and_eases(view, now_ms, later_ms);
         Self {
             partition: view.partition,
             log_start,
@@ -124,7 +125,7 @@ impl Outlook {
             start_proposed,
             bytes_freed,
             taken,
-            eases: eases.unwrap_or_default(),
+            eases,
             can_clamp: matches!(view.proposed, Proposed::Rules(_)),
             looks_like_seconds: match view.proposed {
                 Proposed::Rules(rules) => rules
@@ -138,7 +139,7 @@ impl Outlook {
 
     /// Whether the change takes anything sooner than the settings in force.
     pub fn is_lowering(&self) -> bool {
-        self.taken.is_some()
+        !self.taken.is_empty()
     }
 }
 
@@ -153,11 +154,11 @@ fn records_end(offset: i64, log_start: i64, high_watermark: i64) -> i64 {
 }
 
 /// The offsets that what is proposed takes sooner than the settings in force do.
-pub(super) fn taken(view: &PartitionView<'_>, now_ms: i64, later_ms: i64) -> Option<Range<i64>> {
-    taken_and_eases(view, now_ms, later_ms).map(|(taken, _)| taken)
+pub(super) fn taken(view: &PartitionView<'_>, now_ms: i64, later_ms: i64) -> Vec<Range<i64>> {
+    taken_and_eases(view, now_ms, later_ms).0
 }
 
-fn taken_and_eases(view: &PartitionView<'_>, now_ms: i64, later_ms: i64) -> Option<(Range<i64>, Eases)> {
+fn taken_and_eases(view: &PartitionView<'_>, now_ms: i64, later_ms: i64) -> (Vec<Range<i64>>, Eases) {
     let PartitionView {
         profile,
         log_start,
@@ -175,22 +176,25 @@ fn taken_and_eases(view: &PartitionView<'_>, now_ms: i64, later_ms: i64) -> Opti
         rules,
     };
     let old = fate(in_force);
-    let span = |first: usize, from: i64, to: i64, last_append_ms: Option<i64>| {
-        (from < to).then(|| (from..to, old.eases(first, to == log_end, last_append_ms)))
+    let all = |first: usize, ranges: [Range<i64>; 2], last_append_ms: Option<i64>| {
+        let taken: Vec<_> = ranges.into_iter().filter(|range| !range.is_empty()).collect();
+        let takes_active = taken.last().is_some_and(|last| last.end == log_end);
+        let eases = if taken.is_empty() {
+            Eases::default()
+        } else {
+            old.eases(first, takes_active, last_append_ms)
+        };
+        (taken, eases)
     };
     let mut first = gone(&in_force, now_ms);
     let proposed = match view.proposed {
-        Proposed::Rules(rules) if rules == in_force => return None,
+        Proposed::Rules(rules) if rules == in_force => return Default::default(),
         Proposed::Rules(rules) => rules,
         Proposed::DeleteRecords(offset) => {
-            return span(
-                first,
-                start(first),
-                records_end(offset, log_start, high_watermark),
-                None,
-            );
+            let range = start(first)..records_end(offset, log_start, high_watermark);
+            return all(first, [range, 0..0], None);
         }
-        Proposed::DeleteTopic => return span(first, start(first), log_end, None),
+        Proposed::DeleteTopic => return all(first, [start(first)..log_end, 0..0], None),
     };
 
     let new = fate(proposed);
@@ -209,24 +213,30 @@ fn taken_and_eases(view: &PartitionView<'_>, now_ms: i64, later_ms: i64) -> Opti
         first = first.min(active);
     }
     if first >= end {
-        return None;
+        return Default::default();
     }
     let sooner = |index: usize| {
         let kept_until = saved_ms.filter(|_| index == active).unwrap_or(i64::MIN);
         new.goes_at(index) < old.goes_at(index).max(kept_until)
     };
     // Both sides' times rise with the segments, so what is taken sooner is a suffix of the candidates; or a prefix,
-    // where the size rule takes a young segment out of the way under the new settings only.
+    // where the size rule takes a young segment out of the way under the new settings only. Beside such a prefix, the
+    // active segment may be taken sooner on its own account.
+    let candidates_end = end;
+    let mut apart = end;
     if new.reach.by_size <= old.reach.by_size {
         first = partition_point(first, end, |index| !sooner(index));
-    } else if !(saved_ms.is_some() && end == profile.len()) {
+    } else if saved_ms.is_some() && end == profile.len() && sooner(active) {
+        let prefix = partition_point(first, active, sooner);
+        if prefix < active {
+            (end, apart) = (prefix, active);
+        }
+    } else {
         end = partition_point(first, end, sooner);
     }
-    if first >= end {
-        None
-    } else {
-        span(first, start(first), start(end), last_append_ms)
-    }
+    let ranges = [start(first)..start(end), start(apart)..start(candidates_end)];
+    let first = if first < end { first } else { apart };
+    all(first, ranges, last_append_ms)
 }
 
 /// Where the new settings close the active segment before a record that those in force would still add to it: the last

@@ -203,7 +203,7 @@ fn c8_an_early_close_of_the_active_segment_is_a_lowering_where_it_takes_what_gro
         let judged = judge(&[outlook], &[at("g", 0)], &policy, &mut |_, range| {
             Some(range.end - 1)
         });
-        (judged.decision, judged.at_risk.first().map(|risk| risk.records()))
+        (judged.decision, judged.at_risk.first().map(|risk| risk.records))
     };
     assert_eq!(
         outcome(5 * MINUTE),

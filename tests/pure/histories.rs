@@ -253,7 +253,7 @@ impl Checker {
                     client.name == *risk.name && (client.kind == ReaderKind::Fetcher) == is_fetcher
                 })
                 .ok_or_else(|| format!("{risk:?} names nobody"))?;
-            if risk.records() <= 0 {
+            if risk.records <= 0 {
                 return Err(format!("{risk:?} counts no record"));
             }
             named.push((client, partition));
@@ -469,7 +469,7 @@ fn run(first: Rules, partitions: usize, actions: &[Action]) -> Result<Seen, Stri
     for (position, action) in actions.iter().enumerate() {
         checker
             .step(action)
-            .map_err(|error| format!("after action {position}: {error}"))?;
+            .map_err(|error| format!("after action {position}: {error}\n{}", checker.world.describe()))?;
     }
     Ok(checker.seen)
 }

@@ -52,6 +52,8 @@ impl Segment {
 pub struct Partition {
     pub segments: Vec<Segment>,
     pub start: i64,
+    /// The start that `DeleteRecords` last gave it, which a kill does not undo.
+    pub deleted_to: i64,
     pub end: i64,
     pub profile: SegmentProfile,
 }
@@ -68,6 +70,7 @@ impl Partition {
         Self {
             segments,
             start: 0,
+            deleted_to: 0,
             end: 0,
             profile,
         }
@@ -149,6 +152,6 @@ impl Partition {
     /// Kill and start again: what was not written is gone, what is derived is derived again.
     pub fn restart(&mut self) {
         self.profile = self.segments.iter().map(Segment::facts).collect();
-        self.start = self.segments[0].base;
+        self.start = self.segments[0].base.max(self.deleted_to);
     }
 }

@@ -258,6 +258,22 @@ impl World {
         std::mem::take(&mut self.events)
     }
 
+    /// What one needs to see of it to understand a failure.
+    pub fn describe(&self) -> String {
+        let logs = self
+            .partitions
+            .iter()
+            .map(|log| format!("{:?} since {:?}", log.naive(), log.active_since()));
+        let logs: Vec<String> = logs.collect();
+        let readers = self.readers();
+        format!(
+            "now {} headroom {}\n{}\n{readers:?}",
+            self.now,
+            self.headroom,
+            logs.join("\n")
+        )
+    }
+
     /// What a pass takes now from `partition`, if it takes anything: the core's word, as the engine would use it.
     pub fn plan(&self, partition: usize) -> tidemark::retention::Plan {
         let log = &self.partitions[partition];
@@ -419,6 +435,7 @@ impl World {
             };
             let partition = &mut self.partitions[index];
             partition.start = partition.start.max(end);
+            partition.deleted_to = partition.start;
             self.judge_pending();
         }
     }
