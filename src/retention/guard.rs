@@ -77,8 +77,8 @@ pub struct AtRisk {
     pub updated_ms: i64,
     /// The first and the end of the offsets it has not read and would lose.
     pub lost: Range<i64>,
-    /// How many there are: an upper bound on the records where there are gaps and markers.
-    pub records: i64,
+    /// How many there are.
+    unread: i64,
     /// The position from which it is no longer in the way: after the last data record that would be taken.
     pub safe_at: i64,
     /// The log start offset now.
@@ -87,6 +87,13 @@ pub struct AtRisk {
     pub start: i64,
     /// Whether it stands where an open transaction holds those who read committed records only.
     pub held_by_transaction: bool,
+}
+
+impl AtRisk {
+    /// Records at risk, as a span of offsets: an upper bound where there are gaps and markers, exact where zero.
+    pub fn records(&self) -> i64 {
+        self.unread
+    }
 }
 
 /// Records that a reader had lost before the change, to whatever moved the log start past it.
@@ -216,7 +223,7 @@ pub fn judge(
     }
     // Only those that are listed need an order; a refusal may name a million.
     let order = |one: &AtRisk, other: &AtRisk| {
-        let key = |risk: &AtRisk| (std::cmp::Reverse(risk.records), risk.partition);
+        let key = |risk: &AtRisk| (std::cmp::Reverse(risk.records()), risk.partition);
         key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name))
     };
     if at_risk.len() > MOST_READERS_LISTED {
@@ -276,7 +283,7 @@ fn in_the_way(outlook: &Outlook, safe_at: i64, reader: &Reader, required: bool) 
         partition: outlook.partition,
         standing,
         updated_ms: position.updated_ms,
-        records: outlook
+        unread: outlook
             .taken
             .iter()
             .map(|taken| taken.end.saturating_sub(taken.start.max(next)).max(0))
@@ -338,7 +345,7 @@ impl Judgement {
                     name: risk.name.to_string(),
                     partition: risk.partition,
                     position: risk.standing.position(risk.log_start),
-                    records_at_risk: risk.records,
+                    records_at_risk: risk.records(),
                     detail: risk.detail(),
                 })
                 .collect(),

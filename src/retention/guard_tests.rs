@@ -113,7 +113,7 @@ fn the_log_is_asked_only_for_a_range_that_is_not_empty_and_once_for_a_partition(
     let at_risk: Vec<_> = judgement
         .at_risk
         .iter()
-        .map(|risk| (risk.partition, risk.records))
+        .map(|risk| (risk.partition, risk.records()))
         .collect();
     assert_eq!(at_risk, [(1, 300)], "599 is a marker");
     assert_eq!(
@@ -294,7 +294,7 @@ fn deleting_records_and_topics_is_judged_by_where_the_log_would_start() {
             &ReadersPolicy::default(),
             &mut all_data,
         );
-        judgement.at_risk.first().map(|risk| (risk.start, risk.records))
+        judgement.at_risk.first().map(|risk| (risk.start, risk.records()))
     };
     assert_eq!(at(250, Proposed::DeleteRecords(251)), Some((251, 1)));
     assert_eq!(at(250, Proposed::DeleteRecords(250)), None);

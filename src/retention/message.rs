@@ -54,7 +54,7 @@ impl AtRisk {
             text,
             ", the log would start at {}, {} would go unread ({} to {last})",
             self.start,
-            records(self.records),
+            records(self.records()),
             self.lost.start
         );
         text

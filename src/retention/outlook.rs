@@ -110,7 +110,8 @@ impl Outlook {
             }
             Proposed::DeleteRecords(offset) => {
                 let start = records_end(offset, log_start, high_watermark);
-                (start, profile.bytes_in_first(profile.closed_ending_by(start)))
+                let plan = plan(profile, start, high_watermark, log_end, later_ms, &in_force);
+                (plan.new_log_start, plan.bytes_freed(profile))
             }
             Proposed::DeleteTopic => (log_end, profile.total_bytes()),
         };
@@ -191,7 +192,13 @@ fn taken_and_eases(view: &PartitionView<'_>, now_ms: i64, later_ms: i64) -> (Vec
         Proposed::Rules(rules) if rules == in_force => return Default::default(),
         Proposed::Rules(rules) => rules,
         Proposed::DeleteRecords(offset) => {
-            let range = start(first)..records_end(offset, log_start, high_watermark);
+            // The pass after it starts further on, and may go on past a segment that has been in its way.
+            let deleted_to = records_end(offset, log_start, high_watermark);
+            let reach = reach(profile, deleted_to, high_watermark, log_end, &in_force);
+            let new = Fate { reach, ..old };
+            let end = plan(profile, deleted_to, high_watermark, log_end, later_ms, &in_force).deleted();
+            let end = partition_point(first, end, |index| new.goes_at(index) < old.goes_at(index));
+            let range = start(first)..start(end).max(deleted_to);
             return all(first, [range, 0..0], None);
         }
         Proposed::DeleteTopic => return all(first, [start(first)..log_end, 0..0], None),

@@ -13,7 +13,7 @@ fn outlooks() -> [Outlook; 2] {
         start_in_force: 0,
         start_proposed: 600,
         bytes_freed: 600,
-        taken: vec![0..600],
+        taken: std::iter::once(0..600).collect(),
         eases: Eases {
             at_ms: (partition == 1).then_some(77),
             at_bytes: Some(2_000),

@@ -203,7 +203,7 @@ fn c8_an_early_close_of_the_active_segment_is_a_lowering_where_it_takes_what_gro
         let judged = judge(&[outlook], &[at("g", 0)], &policy, &mut |_, range| {
             Some(range.end - 1)
         });
-        (judged.decision, judged.at_risk.first().map(|risk| risk.records))
+        (judged.decision, judged.at_risk.first().map(|risk| risk.records()))
     };
     assert_eq!(
         outcome(5 * MINUTE),
@@ -418,4 +418,30 @@ fn d17_of_several_groups_only_the_slow_one_is_named_and_many_are_counted() {
 fn d20_a_group_counts_by_its_commits_not_by_its_fetches() {
     let judged = ten_days().judge(keep_ms(30 * DAY), four_and_a_half_days(), &[at("druid", 600)]);
     assert_eq!(judged.decision, Decision::Apply);
+}
+
+#[test]
+fn deleting_a_young_segment_out_of_the_way_counts_what_the_next_pass_takes_behind_it() {
+    let log = Log::of(300, &[(0, 100, T), (100, 100, T - 10 * DAY), (200, 100, T)]);
+    let judged = |position, offset| {
+        let proposed = Proposed::DeleteRecords(offset);
+        let judged = log.judge_with(
+            keep_ms(WEEK),
+            proposed,
+            &[at("g", position)],
+            &ReadersPolicy::default(),
+            0,
+        );
+        (
+            judged.partitions[0].would_be_start,
+            judged.at_risk.first().map(|risk| risk.records()),
+        )
+    };
+    assert_eq!(judged(50, 60), (60, Some(10)));
+    assert_eq!(judged(100, 99), (99, None));
+    assert_eq!(
+        judged(100, 100),
+        (200, Some(100)),
+        "the old records behind it had been safe"
+    );
 }

@@ -7,7 +7,7 @@
 use tidemark::resource::contract::{IgnoredReader, OnLoss, ReaderKind, ReadersPolicy, WhenNone};
 use tidemark::retention::{Cause, Decision, Judgement, Proposed, Rules};
 
-use crate::oracle::taken_sooner;
+use crate::oracle::{taken_by_delete_records, taken_sooner};
 use crate::partition::Partition;
 use crate::random::{Random, rounds};
 use crate::world::{Action, Client, Crash, Event, Stamp, To, World};
@@ -96,10 +96,7 @@ fn loses(world: &World, index: usize, in_force: &Rules, asked: &Proposed, first_
             world.headroom,
         ),
         Proposed::DeleteRecords(offset) => {
-            let mut kept = partition.naive();
-            kept.pass(world.now, in_force);
-            let end = if *offset < 0 { partition.end } else { *offset };
-            std::iter::once(kept.start..end).collect()
+            taken_by_delete_records(&partition.naive(), *offset, in_force, world.now, world.headroom)
         }
         Proposed::DeleteTopic => unreachable!("no history deletes the topic"),
     };
@@ -253,7 +250,7 @@ impl Checker {
                     client.name == *risk.name && (client.kind == ReaderKind::Fetcher) == is_fetcher
                 })
                 .ok_or_else(|| format!("{risk:?} names nobody"))?;
-            if risk.records <= 0 {
+            if risk.records() <= 0 {
                 return Err(format!("{risk:?} counts no record"));
             }
             named.push((client, partition));

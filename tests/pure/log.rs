@@ -196,6 +196,6 @@ pub fn at_risk(judgement: &Judgement) -> Vec<(&str, i64)> {
     judgement
         .at_risk
         .iter()
-        .map(|risk| (&*risk.name, risk.records))
+        .map(|risk| (&*risk.name, risk.records()))
         .collect()
 }

@@ -23,22 +23,7 @@ pub fn taken_sooner(
     if old == new {
         return Vec::new();
     }
-    let mut moments = vec![now];
-    if new.delete && new.retention_ms >= 0 {
-        // The new settings take a segment for the first time at one of these.
-        for segment in &log.segments {
-            let time = if segment.timestamp >= 0 {
-                segment.timestamp
-            } else {
-                segment.modified
-            };
-            moments.push(time.saturating_add(new.retention_ms).saturating_add(1));
-        }
-    }
-    moments.retain(|moment| (now..=later).contains(moment));
-    moments.sort_unstable();
-    moments.dedup();
-
+    let moments = moments(log, new, now, later);
     let mut ranges = Vec::new();
     let mut compare = |with_old: &Naive, with_new: &Naive, moment: i64| {
         let (mut kept, mut taken) = (with_old.clone(), with_new.clone());
@@ -108,4 +93,43 @@ fn appended(log: &Naive, time: i64, closes: bool) -> Naive {
     }
     log.end += 1;
     log
+}
+
+/// The moments between `now` and `later` at which `rules` take a segment for the first time, if at all; and `now`.
+fn moments(log: &Naive, rules: &Rules, now: i64, later: i64) -> Vec<i64> {
+    let mut moments = vec![now];
+    if rules.delete && rules.retention_ms >= 0 {
+        for segment in &log.segments {
+            let time = if segment.timestamp >= 0 {
+                segment.timestamp
+            } else {
+                segment.modified
+            };
+            moments.push(time.saturating_add(rules.retention_ms).saturating_add(1));
+        }
+    }
+    moments.retain(|moment| (now..=later).contains(moment));
+    moments.sort_unstable();
+    moments.dedup();
+    moments
+}
+
+/// The same for `DeleteRecords` up to `offset` under settings that stay.
+pub fn taken_by_delete_records(
+    log: &Naive,
+    offset: i64,
+    rules: &Rules,
+    now: i64,
+    headroom: i64,
+) -> Vec<Range<i64>> {
+    let mut raised = log.clone();
+    raised.start = raised.start.max(if offset < 0 { log.end } else { offset });
+    let mut ranges = Vec::new();
+    for moment in moments(log, rules, now, now.saturating_add(headroom)) {
+        let (mut kept, mut taken) = (log.clone(), raised.clone());
+        kept.pass(moment, rules);
+        taken.pass(moment, rules);
+        ranges.push(kept.start..taken.start);
+    }
+    ranges
 }
