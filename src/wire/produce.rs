@@ -262,17 +262,6 @@ fn check_request(version: i16, records: &[u8]) -> Result<(), Rejected> {
         // Nothing, or less than a batch: the log says what is wrong with it.
         return Ok(());
     };
-    let declared =
-        i64::from(i32::from_be_bytes([header[8], header[9], header[10], header[11]])).saturating_add(12);
-    if declared > 0 && i64::try_from(records.len()).is_ok_and(|size| size > declared) {
-        return Err(rejected(
-            ErrorCode::InvalidRecord,
-            format!(
-                "A produce request holds exactly one record batch per partition; this one has {declared} of {} bytes in its first.",
-                records.len()
-            ),
-        ));
-    }
     let attributes = u16::from_be_bytes([header[ATTRIBUTES_AT], header[ATTRIBUTES_AT + 1]]);
     if attributes & CODEC_MASK == CODEC_ZSTD && version < WITH_ZSTD {
         return Err(rejected(

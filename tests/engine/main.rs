@@ -1,7 +1,15 @@
 //! The engine as a whole: a real one on a temporary directory, with a clock that the test moves, reached as its users reach it: over the
 //! Kafka protocol and the control API. No peers are needed.
+#[path = "../../fuzz/entry_points.rs"]
+#[allow(dead_code)]
+mod entry_points;
+#[path = "../support/mod.rs"]
+mod support;
+
 mod changes;
 mod doors;
+mod fuzz;
 mod guard;
+mod hostile;
 mod readers;
 mod scene;
