@@ -30,6 +30,8 @@ use crate::wire::groups::output::{Now, Output, Reply, Token};
 use crate::wire::groups::topics::Topic;
 use crate::wire::groups::{Coordinator, GroupConfig};
 
+/// How long the timer sleeps at most while something has a deadline: the clock need not run like the runtime's.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often fetchers are looked through for those that are gone.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
@@ -238,7 +240,7 @@ async fn run_timer(shared: Arc<Shared>) {
         let wait = deadline
             .map(|at_ms| Duration::from_millis(u64::try_from(at_ms.saturating_sub(now_ms)).unwrap_or(0)));
         let wait = match wait {
-            Some(wait) => wait.min(SWEEP_EVERY),
+            Some(wait) => wait.min(LOOK_EVERY),
             // Fetchers come without a word to this task, so it looks now and then.
             None => SWEEP_EVERY,
         };
