@@ -171,7 +171,7 @@ impl OffsetIndex {
 /// is none, the start of the segment.
 ///
 /// # Errors
-/// What reading fails with.
+/// What reading fails with; `InvalidData` if an entry is found that cannot be one, as the zeros of an untrimmed file are.
 pub fn lookup(
     handle: &Arc<dyn FileHandle>,
     base_offset: i64,
@@ -184,13 +184,18 @@ pub fn lookup(
     let found = last_at_most(handle, count, |entry| {
         OffsetPosition::decode(base_offset, entry).offset <= offset
     })?;
-    Ok(found.map_or(
-        OffsetPosition {
+    match found.map(|entry| OffsetPosition::decode(base_offset, &entry)) {
+        None => Ok(OffsetPosition {
             offset: base_offset,
             position: 0,
-        },
-        |entry| OffsetPosition::decode(base_offset, &entry),
-    ))
+        }),
+        // The first batch is never indexed.
+        Some(entry) if entry.position <= 0 => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("an entry at position {}", entry.position),
+        )),
+        Some(entry) => Ok(entry),
+    }
 }
 
 /// Number of entries of an index that was closed cleanly, and the last one. `None` if what is there cannot be one:

@@ -90,4 +90,6 @@ fn an_untrimmed_index_of_zeros_is_not_trusted() {
     assert_eq!(resume(handle.as_ref(), 2076).unwrap(), Some((0, None)));
     handle.set_len(10_485_760).unwrap();
     assert_eq!(resume(handle.as_ref(), 2076).unwrap(), None);
+    let found = lookup(&handle, 2076, None, 2100);
+    assert_eq!(found.unwrap_err().kind(), io::ErrorKind::InvalidData);
 }

@@ -15,10 +15,11 @@
 //!   takes no more writes until it is opened anew, because nobody knows what the disk holds.
 //!
 //! # Locks
-//! Taken in this order: `maintenance` (one retention pass, deletion or close at a time), `flushing` (one fsync at a time;
-//! those who wait find their bytes flushed), `writer` (one append or roll at a time), `view` (what readers and planners
-//! look at; held for a few instructions, and for a page of index now and then). Readers take `view` alone and do their
-//! file access outside of it, so neither a slow write nor a pass holds them up.
+//! Taken in this order: `maintenance` (one retention pass, deletion or close at a time), `writer` (one append or roll at a time),
+//! `flushing` (one fsync at a time; those who wait find their bytes flushed), `view` (what readers and planners look at; held for a few
+//! instructions, and for a page of index now and then). Readers take `view` alone and do their file access outside of it, so neither a
+//! slow write nor a pass holds them up. An append lets go of `writer` before it waits for an fsync, so that others append meanwhile and
+//! share the next one.
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};

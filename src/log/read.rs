@@ -265,9 +265,7 @@ impl PartitionLog {
         match self.walk_to(segment, &file, hint, offset) {
             // The index led to something that is no batch. Believe the log: start over at its beginning, and mend the index.
             Err(ReadError::Damaged { .. } | ReadError::Storage(LogError::Damaged { .. })) if hint > 0 => {
-                if !segment.active {
-                    self.rebuild_indexes(segment);
-                }
+                self.rebuild_indexes(segment);
                 self.walk_to(segment, &file, 0, offset)
             }
             other => other,
@@ -300,6 +298,10 @@ impl PartitionLog {
         match found {
             Ok(entry) if (0..segment.size).contains(&entry.position) => entry.position,
             Ok(_) => 0,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                self.rebuild_indexes(segment);
+                0
+            }
             Err(error) => {
                 tracing::warn!(topic = self.topic, partition = self.partition, base_offset = segment.base_offset, %error,
                     "cannot use an offset index; the segment is read from its start");
@@ -391,7 +393,14 @@ impl PartitionLog {
     }
 
     /// Makes the indexes of a closed segment anew, because a read found them wrong. Only reading gets slower if that fails.
+    /// One at a time; whoever comes while another is at it goes without.
     fn rebuild_indexes(&self, segment: &SegmentView) {
+        if segment.active {
+            return;
+        }
+        let Some(_one_at_a_time) = self.maintenance.try_lock() else {
+            return;
+        };
         let interval = self.settings.load().index_interval_bytes;
         let rebuilt = self
             .handle(segment.base_offset, SegmentFile::Log)
@@ -430,7 +439,12 @@ impl PartitionLog {
             to_offset = range.to_offset,
             "damaged batches: these offsets cannot be read, everything around them can"
         );
-        self.view.lock().damage.add(range);
+        let damage = {
+            let mut view = self.view.lock();
+            view.damage.add(range);
+            view.damage.clone()
+        };
+        damage.store(self.files.as_ref(), &self.directory);
     }
 
     /// Stretches that cannot be read, by offset.

@@ -79,6 +79,7 @@ impl PartitionLog {
         let live = leftovers::tidy(open.files.as_ref(), &open.directory)?;
         let mut found = Segments::new(&open, live);
         found.load()?;
+        found.recall_damage();
         let first_base = found.profile.get(0).map_or(0, |first| first.base_offset);
         let log_start = open.log_start.max(first_base);
         if found.log_end < log_start {
@@ -224,6 +225,24 @@ impl<'a> Segments<'a> {
             self.load_segment(*base_offset, next_base, *base_offset >= recover_from)?;
         }
         Ok(())
+    }
+
+    /// Adds what is known of segments that were not read again, and keeps the whole.
+    fn recall_damage(&mut self) {
+        let files = self.open.files.as_ref();
+        let known = Damage::load(files, &self.open.directory);
+        let mut damage = known.clone();
+        damage.keep_within(&self.profile);
+        for base_offset in &self.recovered {
+            damage.forget_segment(*base_offset);
+        }
+        for range in self.damage.ranges() {
+            damage.add(*range);
+        }
+        if damage != known {
+            damage.store(files, &self.open.directory);
+        }
+        self.damage = damage;
     }
 
     /// A checkpoint that cannot be read is put together again from the batches, as far as they are read.

@@ -246,6 +246,40 @@ fn e3_an_index_of_zeros_is_made_anew() {
 }
 
 #[test]
+fn e3_an_index_of_zeros_of_a_closed_segment_is_found_out_by_the_first_read() {
+    let mut bench = Bench::new(&[("internal.segment.bytes", "20000")]);
+    bench.batches(300, NOW);
+    bench.log().close().unwrap();
+    let index = std::fs::File::options()
+        .write(true)
+        .open(bench.file("00000000000000000000.index"))
+        .unwrap();
+    index.set_len(0).unwrap();
+    index.set_len(10_485_760).unwrap();
+    bench.open(true, 0).unwrap();
+    assert_eq!(bench.fetch(150).unwrap()[0], 150);
+    assert_eq!(bench.log().rebuilt_indexes(), 1);
+    assert_eq!(bench.fetch(151).unwrap()[0], 151);
+    assert_eq!(bench.log().rebuilt_indexes(), 1);
+}
+
+#[test]
+fn one_fsync_serves_everyone_who_appended_before_it() {
+    let files = FaultyFiles::new(DiskFiles::shared());
+    let mut bench = Bench::unopened(Arc::new(files.clone()), &[("internal.segment.bytes", "100000")]);
+    bench.durability = tidemark::log::partition::Durability::Ack;
+    bench.open(true, 0).unwrap();
+    bench.hidden(10, NOW);
+    assert_eq!(bench.log().high_watermark(), 0);
+    let before = files.count(Operation::Sync);
+    for offset in (1..=10).rev() {
+        bench.log().commit(offset).unwrap();
+    }
+    assert_eq!(files.count(Operation::Sync), before + 1);
+    assert_eq!(bench.log().high_watermark(), 10);
+}
+
+#[test]
 fn e5_zeros_behind_the_last_batch_are_cut_and_a_checksum_of_zero_is_one() {
     let mut bench = roomy(&[]);
     bench.batches(3, NOW);

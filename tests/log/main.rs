@@ -15,5 +15,6 @@ mod reading;
 mod recovery;
 mod rolling;
 mod size_retention;
+mod stress;
 mod time_retention;
 mod worked_examples;

@@ -167,6 +167,26 @@ fn s111_damage_at_the_end_of_a_closed_segment_reaches_to_the_next_one() {
 }
 
 #[test]
+fn damage_is_known_again_after_a_clean_restart_and_forgotten_with_its_segment() {
+    let mut bench = Bench::new(&[("file.delete.delay.ms", "0")]);
+    bench.batches(15, NOW);
+    flip(&bench, 5, 2);
+    bench.crash();
+    for _ in 0..2 {
+        bench.restart();
+        assert_eq!(readable(&bench).1, [(7, 8)]);
+        assert_eq!(bench.log().load_report().damage.len(), 1);
+    }
+    bench.log().delete_records(10).unwrap();
+    bench.run();
+    assert_eq!(bench.log().damage(), []);
+    bench.restart();
+    assert_eq!(bench.log().load_report().damage, []);
+    assert_eq!(bench.all_offsets(), [10, 11, 12, 13, 14]);
+    assert!(!bench.exists("damaged-ranges"));
+}
+
+#[test]
 fn s112_below_the_recovery_point_nothing_is_read_again() {
     let mut bench = Bench::new(&[]);
     bench.batches(15, NOW);
