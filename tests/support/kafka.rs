@@ -106,6 +106,9 @@ impl Kafka {
             ("share.coordinator.state.topic.num.partitions", "1".to_owned()),
             ("share.coordinator.state.topic.replication.factor", "1".to_owned()),
             ("share.coordinator.state.topic.min.isr", "1".to_owned()),
+            // A killed broker may come back as soon as its old session is over.
+            ("broker.session.timeout.ms", "2000".to_owned()),
+            ("broker.heartbeat.interval.ms", "500".to_owned()),
             ("group.initial.rebalance.delay.ms", "0".to_owned()),
             // Passes can be watched closely.
             ("log.retention.check.interval.ms", "1000".to_owned()),
@@ -221,20 +224,25 @@ pub fn tool_on(bootstrap: &str, class: &str) -> Start {
 #[track_caller]
 fn java(name: &str, archive: &str, class: &str) -> Start {
     let archive = peers::folder("kafka-classes").join(archive);
+    jvm(name)
+        .arg("-Xlog:disable")
+        .arg(format!("-XX:SharedArchiveFile={}", archive.display()))
+        .arg("-cp")
+        .arg(format!("{}/*", peers::folder("kafka").display()))
+        .arg(class)
+}
+
+/// A small JVM that leaves no file outside the tests' own folder; the class path and the class are still to be said.
+pub fn jvm(name: &str) -> Start {
+    let logging = peers::source("tests/peers/kafka/log4j2.properties");
     Start::new(name, "java")
         .args([
             "-Xmx512m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
+            "-XX:-UsePerfData",
             "-Xshare:auto",
-            "-Xlog:disable",
         ])
-        .arg(format!("-XX:SharedArchiveFile={}", archive.display()))
-        .arg(format!(
-            "-Dlog4j2.configurationFile={}",
-            peers::source("tests/peers/kafka/log4j2.properties").display()
-        ))
-        .arg("-cp")
-        .arg(format!("{}/*", peers::folder("kafka").display()))
-        .arg(class)
+        .arg(format!("-Djava.io.tmpdir={}", super::temp::root().display()))
+        .arg(format!("-Dlog4j2.configurationFile={}", logging.display()))
 }

@@ -94,6 +94,17 @@ impl Start {
         }
     }
 
+    /// Starts it with standard input and output as pipes to the caller, who ends it; standard error goes to the test's own.
+    #[track_caller]
+    pub fn piped(&self) -> Child {
+        let mut command = self.command();
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit());
+        spawn(&self.name, command)
+    }
+
     /// Runs to its end with `input` on standard input and answers what it printed, however it ended.
     #[track_caller]
     pub fn output_with(&self, input: &[u8]) -> Output {

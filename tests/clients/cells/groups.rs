@@ -1,0 +1,159 @@
+//! Consumer groups.
+use super::{Bench, values};
+use crate::adapter::{Cell, Outcome, ensure};
+use crate::broker::Broker;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn join(bench: &mut Bench<'_>, id: &str, instance: Option<&str>, protocol: &str) -> Cell {
+    let name = bench.name.clone();
+    let command = json!({"do": "join", "id": id, "group": name, "topic": name, "instance": instance, "protocol": protocol});
+    bench.client.ask(command).map(drop)
+}
+
+fn member(bench: &mut Bench<'_>, id: &str) -> Cell<Value> {
+    bench.client.ask(json!({"do": "member", "id": id}))
+}
+
+fn leave(bench: &mut Bench<'_>, id: &str) -> Cell {
+    bench.client.ask(json!({"do": "leave", "id": id})).map(drop)
+}
+
+fn partitions(state: &Value) -> BTreeSet<i64> {
+    state["partitions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_i64)
+        .collect()
+}
+
+/// Asks the members for their state until `accept` takes it.
+fn wait(
+    bench: &mut Bench<'_>,
+    what: &str,
+    ids: &[&str],
+    accept: impl Fn(&[Value]) -> bool,
+) -> Cell<Vec<Value>> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let states = ids.iter().map(|id| member(bench, id)).collect::<Cell<Vec<_>>>()?;
+        if accept(&states) {
+            return Ok(states);
+        }
+        if Instant::now() > deadline {
+            return Err(Outcome::Failed(format!(
+                "waited for {what}; the members are at {states:?}"
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// True when the members share the four partitions without overlap, each with some.
+fn shared(states: &[Value]) -> bool {
+    let each: Vec<BTreeSet<i64>> = states.iter().map(partitions).collect();
+    let all: BTreeSet<i64> = each.iter().flatten().copied().collect();
+    all.len() == 4
+        && each.iter().map(BTreeSet::len).sum::<usize>() == 4
+        && each.iter().all(|own| !own.is_empty())
+}
+
+fn produce_to_all(bench: &mut Bench<'_>, label: &str, each: usize) -> Cell {
+    let topic = bench.name.clone();
+    (0..4).try_for_each(|partition| {
+        bench
+            .client
+            .produce(&topic, partition, &values(label, each))
+            .map(drop)
+    })
+}
+
+fn count(states: &[Value]) -> i64 {
+    states.iter().filter_map(|state| state["count"].as_i64()).sum()
+}
+
+/// One member has all partitions, two share them, the one that stays has all again; every record reaches a member.
+pub fn rebalance(bench: &mut Bench<'_>, protocol: &str) -> Cell {
+    let topic = bench.name.clone();
+    bench.client.create(&topic, 4, &[])?;
+    join(bench, "a", None, protocol)?;
+    wait(bench, "the first member to have all", &["a"], shared)?;
+    produce_to_all(bench, "alone", 25)?;
+    wait(bench, "100 records", &["a"], |states| count(states) == 100)?;
+    bench.client.ask(json!({"do": "commit", "id": "a"}))?;
+
+    join(bench, "b", None, protocol)?;
+    wait(bench, "two members to share", &["a", "b"], shared)?;
+    produce_to_all(bench, "shared", 25)?;
+    // A partition that moved may be read again from its last commit, never skipped.
+    let states = wait(bench, "200 records", &["a", "b"], |states| count(states) >= 200)?;
+    ensure(count(&states) == 200, || {
+        format!("all was committed before the move, yet records came twice: {states:?}")
+    })?;
+    for id in ["a", "b"] {
+        bench.client.ask(json!({"do": "commit", "id": id}))?;
+    }
+    leave(bench, "a")?;
+    wait(bench, "the member that stayed to have all", &["b"], shared)?;
+    produce_to_all(bench, "left", 25)?;
+    let own = states[1]["count"].as_i64().unwrap_or_default();
+    wait(bench, "another 100 records", &["b"], |states| {
+        count(states) == own + 100
+    })?;
+    leave(bench, "b")
+}
+
+/// A static member that goes and comes back within its session keeps its partitions, and the other member keeps its own.
+pub fn static_member(bench: &mut Bench<'_>) -> Cell {
+    let topic = bench.name.clone();
+    bench.client.create(&topic, 4, &[])?;
+    join(bench, "a", Some("first"), "classic")?;
+    join(bench, "b", Some("second"), "classic")?;
+    let before = wait(bench, "two static members to share", &["a", "b"], shared)?;
+    let other = bench.client.ask(json!({"do": "member", "id": "b"}))?;
+    leave(bench, "a")?;
+    join(bench, "a", Some("first"), "classic")?;
+    let after = wait(bench, "the static member to be back", &["a", "b"], shared)?;
+    let own = |states: &[Value]| states.iter().map(partitions).collect::<Vec<_>>();
+    ensure(own(&before) == own(&after), || {
+        format!("the assignment moved: {before:?} to {after:?}")
+    })?;
+    let rebalances = |state: &Value| state["rebalances"].as_i64();
+    ensure(rebalances(&other) == rebalances(&after[1]), || {
+        format!("the member that stayed was rebalanced: {other} to {}", after[1])
+    })?;
+    leave(bench, "a")?;
+    leave(bench, "b")
+}
+
+/// What was committed is where a member of the same group goes on, after the broker was restarted.
+pub fn resume(bench: &mut Bench<'_>, restart: fn(&mut Broker)) -> Cell {
+    let topic = bench.name.clone();
+    bench.client.create(&topic, 4, &[])?;
+    produce_to_all(bench, "before", 10)?;
+    join(bench, "a", None, "classic")?;
+    wait(bench, "40 records", &["a"], |states| count(states) == 40)?;
+    bench.client.ask(json!({"do": "commit", "id": "a"}))?;
+    leave(bench, "a")?;
+
+    restart(bench.broker);
+
+    let committed = bench
+        .client
+        .ask(json!({"do": "committed", "group": topic, "topic": topic, "partition": 2}))?;
+    ensure(committed["offset"] == 10, || {
+        format!("committed is {committed} for 10")
+    })?;
+    produce_to_all(bench, "after", 5)?;
+    join(bench, "again", None, "classic")?;
+    let states = wait(bench, "20 records", &["again"], |states| count(states) == 20)?;
+    let first = &states[0]["first"];
+    ensure((0..4).all(|p| first[p.to_string()] == 10), || {
+        format!("went on at {first} for 10 everywhere")
+    })?;
+    leave(bench, "again")
+}
