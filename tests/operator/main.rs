@@ -3,7 +3,10 @@
 mod support;
 
 mod api_server;
+mod faults;
 mod gitops;
+mod permissions;
+mod proxy;
 mod running;
 mod scenes;
 mod schema;

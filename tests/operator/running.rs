@@ -53,6 +53,20 @@ impl Operator {
         name: &str,
         flags: &[&str],
     ) -> Self {
+        let mut operator = Self::new(kube, control, kubeconfig, name, flags);
+        operator.start_again();
+        operator
+    }
+
+    /// Without waiting until it is ready.
+    #[track_caller]
+    pub fn start_unready(kube: &KubeApi, control: &str, kubeconfig: PathBuf, name: &str) -> Self {
+        let mut operator = Self::new(kube, control, kubeconfig, name, &[]);
+        operator.process = Some(operator.start.spawn(&operator.home));
+        operator
+    }
+
+    fn new(kube: &KubeApi, control: &str, kubeconfig: PathBuf, name: &str, flags: &[&str]) -> Self {
         let probes = format!("127.0.0.1:{}", free_port());
         let start = Start::new(name, BINARY)
             .env("KUBECONFIG", kubeconfig)
@@ -69,14 +83,12 @@ impl Operator {
             ])
             .args(["--namespace", NAMESPACE, "--lease-namespace", NAMESPACE])
             .args(flags.iter().copied());
-        let mut operator = Self {
+        Self {
             process: None,
             start,
             probes,
             home: kube.home().to_owned(),
-        };
-        operator.start_again();
-        operator
+        }
     }
 
     #[track_caller]
@@ -106,7 +118,10 @@ impl Operator {
 
     /// The figure of a metric with these labels, as they stand in the text.
     pub fn metric(&self, series: &str) -> f64 {
-        let reply = request(&self.probes, "GET", "/metrics", None, None).expect("metrics");
+        // A process that has only just started may not answer yet.
+        let Ok(reply) = request(&self.probes, "GET", "/metrics", None, None) else {
+            return 0.0;
+        };
         let line = reply.body.lines().find(|line| line.starts_with(series));
         line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
             .unwrap_or(0.0)

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::patience::Patience;
 use crate::operator::backoff::{Backoff, spread};
 use crate::operator::lease::{Elector, Times};
 use crate::operator::metrics::Metrics;
@@ -236,7 +237,7 @@ fn controller<S: Storage>(
     let seen = Arc::clone(&context);
     let known = store.clone();
     let changes = watcher(api, config)
-        .default_backoff()
+        .backoff(Patience::default())
         .inspect_ok(move |event| match event {
             watcher::Event::Init => {
                 seen.metrics.relists.inc();
@@ -261,7 +262,9 @@ fn controller<S: Storage>(
                 predicates::finalizers,
             ),
             kube::runtime::utils::PredicateConfig::default(),
-        );
+        )
+        // Errors are told and waited for above. The controller would answer one by not listening to wake-ups either.
+        .filter_map(|change| future::ready(change.ok().map(Ok)));
     let running = Controller::for_stream(changes, store.clone())
         .with_config(ControllerConfig::default().concurrency(context.settings.concurrency))
         .reconcile_on(woken)

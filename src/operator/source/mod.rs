@@ -3,6 +3,7 @@
 //! A source keeps resources and runs rounds for them; what a round decides is the same for both.
 pub mod cluster;
 pub mod directory;
+mod patience;
 mod records;
 mod scan;
 
