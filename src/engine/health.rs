@@ -17,6 +17,7 @@ use crate::resource::contract::{Health, Volume};
 pub struct StorageHealth {
     logs: PathBuf,
     inode: Option<(u64, u64)>,
+    ask: AskFileSystem,
     reserved_bytes: u64,
     state: ArcSwap<Health>,
     /// Wall time since when it has not served, ms; -1 while it serves.
@@ -34,6 +35,22 @@ pub struct FileSystem {
     pub read_only: bool,
 }
 
+/// How the file system is asked; tests give other answers.
+#[derive(Clone)]
+pub struct AskFileSystem(pub Arc<dyn Fn(&Path) -> std::io::Result<FileSystem> + Send + Sync>);
+
+impl Default for AskFileSystem {
+    fn default() -> Self {
+        Self(Arc::new(file_system))
+    }
+}
+
+impl std::fmt::Debug for AskFileSystem {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("AskFileSystem")
+    }
+}
+
 /// Asks the file system that `path` is on.
 pub fn file_system(path: &Path) -> std::io::Result<FileSystem> {
     let status = rustix::fs::statvfs(path)?;
@@ -46,10 +63,11 @@ pub fn file_system(path: &Path) -> std::io::Result<FileSystem> {
 
 impl StorageHealth {
     /// Watches a log directory.
-    pub fn new(logs: &Path, reserved_bytes: u64) -> Self {
+    pub fn new(logs: &Path, reserved_bytes: u64, ask: AskFileSystem) -> Self {
         let health = Self {
             logs: logs.to_path_buf(),
             inode: identity(logs),
+            ask,
             reserved_bytes,
             state: ArcSwap::from_pointee(Health::healthy()),
             unhealthy_since_ms: AtomicI64::new(-1),
@@ -86,7 +104,7 @@ impl StorageHealth {
 
     /// The volume, as the file system says.
     pub fn volume(&self) -> Volume {
-        file_system(&self.logs).map_or_else(
+        (self.ask.0)(&self.logs).map_or_else(
             |_| Volume::default(),
             |found| Volume {
                 total_bytes: i64::try_from(found.total_bytes).unwrap_or(i64::MAX),
@@ -111,7 +129,7 @@ impl StorageHealth {
             }
             Some(_) => {}
         }
-        let found = match file_system(&self.logs) {
+        let found = match (self.ask.0)(&self.logs) {
             Ok(found) => found,
             Err(error) => return finding("Corrupt", format!("{logs}: {error}")),
         };
@@ -151,14 +169,14 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let logs = temporary.path().join("logs");
         std::fs::create_dir(&logs).unwrap();
-        let health = StorageHealth::new(&logs, u64::MAX / 2);
+        let health = StorageHealth::new(&logs, u64::MAX / 2, AskFileSystem::default());
         assert_eq!(health.now().reason, "DiskFull");
         assert!(
             health.now().message.contains("bytes are free"),
             "{}",
             health.now().message
         );
-        let health = StorageHealth::new(&logs, 0);
+        let health = StorageHealth::new(&logs, 0, AskFileSystem::default());
         assert!(health.now().is_healthy());
         assert_eq!(health.unhealthy_since_ms(), None);
         std::fs::rename(&logs, temporary.path().join("aside")).unwrap();

@@ -27,8 +27,6 @@ const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
 const TICK: Duration = Duration::from_secs(1);
 /// How often checkpoints are written where something changed.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
-/// How often a pass runs while the disk is full.
-const RELIEF_EVERY: Duration = Duration::from_secs(10);
 /// How often commits and producers are looked through for those whose time is over.
 const EXPIRE_EVERY: Duration = Duration::from_secs(600);
 
@@ -62,7 +60,6 @@ struct Due {
     checkpoint: Duration,
     expire: Duration,
     flush: Duration,
-    relief: Duration,
 }
 
 impl Housekeeping {
@@ -97,7 +94,6 @@ impl Engine {
             checkpoint: start.saturating_add(CHECKPOINT_EVERY),
             expire: start.saturating_add(EXPIRE_EVERY),
             flush: start,
-            relief: start,
         };
         self.next_pass_ms.store(
             self.config
@@ -126,7 +122,7 @@ impl Engine {
             self.retention_pass();
         }
         self.wake_due_changes();
-        self.free_full_disk(now, &mut due.relief);
+        self.free_full_disk();
         self.unlink_due();
         self.flush_due(now, &mut due.flush);
         if now >= due.checkpoint {
@@ -313,14 +309,11 @@ impl Engine {
     }
 
     /// On a full disk a pass does not wait for its turn, and deleted segments do not wait for their delay.
-    fn free_full_disk(&self, now: Duration, next: &mut Duration) {
+    fn free_full_disk(&self) {
         if self.health.now().reason != "DiskFull" {
             return;
         }
-        if now >= *next {
-            *next = now.saturating_add(RELIEF_EVERY);
-            self.retention_pass();
-        }
+        self.retention_pass();
         for topic in self.catalog.snapshot().iter() {
             for (_, log) in topic.logs() {
                 log.unlink_now();

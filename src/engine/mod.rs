@@ -36,6 +36,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 pub use error::EngineError;
+pub use start::Platform;
 
 use clock_guard::ClockGuard;
 use config::EngineConfig;

@@ -18,7 +18,7 @@ use crate::engine::control::Control;
 use crate::engine::data_directory::{Claim, DataDirectory, DataDirectoryError};
 use crate::engine::events::Events;
 use crate::engine::guarded::pending::PendingChanges;
-use crate::engine::health::StorageHealth;
+use crate::engine::health::{AskFileSystem, StorageHealth};
 use crate::engine::housekeeping::Housekeeping;
 use crate::engine::log_starts::DurableLogStarts;
 use crate::engine::positions::Positions;
@@ -41,6 +41,15 @@ use crate::wire::groups::topics::Topic as GroupTopic;
 use crate::wire::limits::Limits;
 use crate::wire::server;
 
+/// The file system that an engine works on.
+#[derive(Debug, Clone)]
+pub struct Platform {
+    /// Access to the logs.
+    pub files: Arc<dyn Files>,
+    /// How the volume is asked for its state.
+    pub ask: AskFileSystem,
+}
+
 /// What has to be ended at a stop.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
@@ -54,21 +63,25 @@ impl Engine {
     /// # Errors
     /// [`EngineError`]; nothing is served then.
     pub async fn start(config: EngineConfig) -> Result<Arc<Self>, EngineError> {
-        Self::start_on(config, DiskFiles::shared()).await
+        let platform = Platform {
+            files: DiskFiles::shared(),
+            ask: AskFileSystem::default(),
+        };
+        Self::start_on(config, platform).await
     }
 
-    /// [`Self::start`] with the file system of the logs given.
+    /// [`Self::start`] with the file system given.
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub async fn start_on(config: EngineConfig, files: Arc<dyn Files>) -> Result<Arc<Self>, EngineError> {
+    pub async fn start_on(config: EngineConfig, platform: Platform) -> Result<Arc<Self>, EngineError> {
         let stop = CancellationToken::new();
         let control = Control::new(config.control_token.clone(), stop.clone());
         let serving = match config.control {
             Some(address) => Some(control.clone().serve(address).await?),
             None => None,
         };
-        let engine = match Self::assemble(config, files, stop.clone()).await {
+        let engine = match Self::assemble(config, platform, stop.clone()).await {
             Ok(engine) => engine,
             Err(error) => {
                 stop.cancel();
@@ -109,11 +122,11 @@ impl Engine {
 
     async fn assemble(
         config: EngineConfig,
-        files: Arc<dyn Files>,
+        platform: Platform,
         stop: CancellationToken,
     ) -> Result<Arc<Self>, EngineError> {
         let stopped = stop.clone();
-        let engine = tokio::task::spawn_blocking(move || Self::load(config, files, stopped))
+        let engine = tokio::task::spawn_blocking(move || Self::load(config, platform, stopped))
             .await
             .map_err(|error| EngineError::Thread {
                 what: "the loader",
@@ -141,9 +154,10 @@ impl Engine {
     /// Opens everything and serves nothing.
     fn load(
         mut config: EngineConfig,
-        files: Arc<dyn Files>,
+        platform: Platform,
         stop: CancellationToken,
     ) -> Result<Arc<Self>, EngineError> {
+        let Platform { files, ask } = platform;
         config.defaults = alter::check(&config.defaults, "KEY").map_err(EngineError::Defaults)?;
         let claim = Claim {
             cluster_id: config.identity.clone(),
@@ -179,7 +193,7 @@ impl Engine {
             clock_guard: ClockGuard::new(Arc::clone(&config.clock), hold),
             events: Events::new(Arc::clone(&config.clock)),
             metrics: Metrics::new(),
-            health: StorageHealth::new(&logs, config.reserved_bytes),
+            health: StorageHealth::new(&logs, config.reserved_bytes, ask),
             gate,
             changes: Mutex::new(()),
             catalog: Catalog::default(),

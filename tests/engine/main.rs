@@ -7,12 +7,19 @@ mod entry_points;
 mod support;
 
 mod changes;
+mod control;
+#[cfg(feature = "failpoints")]
+mod crash;
+mod disk;
 mod doors;
 mod fuzz;
 mod groups;
 mod guard;
+#[cfg(feature = "failpoints")]
+mod hammer;
 mod hostile;
 mod kill;
+mod kill_load;
 mod members;
 mod readers;
 mod scene;

@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidemark::engine::Engine;
 use tidemark::engine::config::EngineConfig;
+use tidemark::engine::{Engine, Platform};
 use tidemark::operator::control_client::ControlClient;
 use tidemark::operator::storage::{Storage, StorageError};
 use tidemark::resource::contract::{
@@ -42,6 +42,11 @@ impl Scene {
 
     /// A scene on an engine that is set up otherwise.
     pub async fn with(set_up: impl FnOnce(&mut EngineConfig)) -> Self {
+        Self::on(None, set_up).await
+    }
+
+    /// A scene on a file system that the test can break.
+    pub async fn on(platform: Option<Platform>, set_up: impl FnOnce(&mut EngineConfig)) -> Self {
         let home = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::at(T));
         let mut config = EngineConfig::new(home.path().join("data"));
@@ -49,7 +54,7 @@ impl Scene {
         config.control = Some(([127, 0, 0, 1], 0).into());
         config.clock = clock.clone();
         set_up(&mut config);
-        let (engine, control, kafka) = start(&config).await;
+        let (engine, control, kafka) = start(&config, platform).await;
         Self {
             _home: home,
             clock,
@@ -65,7 +70,7 @@ impl Scene {
     pub async fn restart(&mut self, set_up: impl FnOnce(&mut EngineConfig)) {
         self.engine.shutdown().await;
         set_up(&mut self.config);
-        let (engine, control, kafka) = start(&self.config).await;
+        let (engine, control, kafka) = start(&self.config, None).await;
         self.engine = engine;
         self.control = control;
         self.kafka = kafka;
@@ -135,14 +140,32 @@ impl Scene {
         .await;
     }
 
+    /// Waits until `/readyz` answers this status and names this reason.
+    pub async fn ready(&self, status: u16, reason: &str) {
+        let address = self.engine.control_address().unwrap().to_string();
+        eventually("the probe to see it", async || {
+            let reply = http_get(&address, "/readyz").await;
+            if reply.starts_with(&format!("HTTP/1.1 {status}")) && reply.contains(reason) {
+                Ok(())
+            } else {
+                Err(reply)
+            }
+        })
+        .await;
+    }
+
     pub async fn metrics(&self) -> String {
         let address = self.engine.control_address().unwrap();
         http_get(&address.to_string(), "/metrics").await
     }
 }
 
-async fn start(config: &EngineConfig) -> (Arc<Engine>, ControlClient, Client) {
-    let engine = Engine::start(config.clone()).await.unwrap();
+async fn start(config: &EngineConfig, platform: Option<Platform>) -> (Arc<Engine>, ControlClient, Client) {
+    let started = match platform {
+        Some(platform) => Engine::start_on(config.clone(), platform).await,
+        None => Engine::start(config.clone()).await,
+    };
+    let engine = started.unwrap();
     let control = ControlClient::new(&engine.control_address().unwrap().to_string(), None).unwrap();
     let kafka = Client::connect(engine.listening().unwrap(), "scene")
         .await

@@ -33,6 +33,14 @@ impl Tidemark {
         Self::serve("engine", home, flags)
     }
 
+    /// `tidemark engine` that is not expected to become ready.
+    #[track_caller]
+    pub fn engine_unready(home: &Path, flags: &[&str]) -> Self {
+        let mut engine = Self::prepare("engine", home, flags);
+        engine.start_unready();
+        engine
+    }
+
     /// `tidemark run` on `home/data` and the manifests of `home/topics`.
     #[track_caller]
     pub fn run(home: &Path, flags: &[&str]) -> Self {
@@ -48,21 +56,25 @@ impl Tidemark {
 
     #[track_caller]
     fn serve(command: &str, home: &Path, flags: &[&str]) -> Self {
+        let mut running = Self::prepare(command, home, flags);
+        running.start_again();
+        running
+    }
+
+    fn prepare(command: &str, home: &Path, flags: &[&str]) -> Self {
         let bootstrap = format!("127.0.0.1:{}", free_port());
         let control = format!("127.0.0.1:{}", free_port());
         let start = tidemark([command, "--listen", &bootstrap, "--control", &control, "--data"])
             .arg(home.join("data"))
             .args(flags.iter().copied())
             .directory(home);
-        let mut running = Self {
+        Self {
             process: None,
             start,
             bootstrap,
             control,
             home: home.to_path_buf(),
-        };
-        running.start_again();
-        running
+        }
     }
 
     /// Starts the stopped or killed process on the same data and ports, and waits until `/readyz` is 200.

@@ -6,6 +6,8 @@
 //! loopback must have one.
 mod auth;
 mod events;
+#[cfg(feature = "failpoints")]
+mod failpoints;
 mod probes;
 mod problem;
 mod topics;
@@ -94,11 +96,13 @@ impl Control {
             )
             .route("/v1/retention/pass", post(topics::pass))
             .route("/v1/retention/clock", post(topics::confirm_clock))
-            .route("/v1/events", get(events::stream))
-            .layer(axum::middleware::from_fn_with_state(
-                self.clone(),
-                auth::require_token,
-            ));
+            .route("/v1/events", get(events::stream));
+        #[cfg(feature = "failpoints")]
+        let guarded = guarded.route("/v1/failpoints/{point}/{hits}", post(failpoints::arm));
+        let guarded = guarded.layer(axum::middleware::from_fn_with_state(
+            self.clone(),
+            auth::require_token,
+        ));
         Router::new()
             .route("/healthz", get(probes::healthz))
             .route("/readyz", get(probes::readyz))
