@@ -133,6 +133,7 @@ impl Engine {
         if now >= due.expire {
             due.expire = now.saturating_add(EXPIRE_EVERY);
             self.expire_positions();
+            self.expire_producers();
         }
     }
 
@@ -322,6 +323,17 @@ impl Engine {
         self.removals.hurry();
         self.run_removals();
         self.probe_storage();
+    }
+
+    /// Forgets producers that have been idle for too long, as Kafka does; what is known of them costs memory and snapshots.
+    fn expire_producers(&self) {
+        let now_ms = self.config.clock.wall_ms();
+        let expiration_ms = millis(self.config.producer_id_expiration);
+        for topic in self.catalog.snapshot().iter() {
+            for (_, log) in topic.logs() {
+                log.expire_producers(now_ms, expiration_ms);
+            }
+        }
     }
 
     fn unlink_due(&self) {

@@ -133,6 +133,23 @@ impl SegmentView {
         }
     }
 
+    /// The known damage that a position lies in.
+    fn damaged_at(&self, position: u64) -> Option<&DamagedRange> {
+        let position = as_i64(position);
+        self.damage
+            .iter()
+            .find(|range| (range.from_position..range.to_position).contains(&position))
+    }
+
+    /// Whether a batch can stand where it was found: behind `expected`, within the segment, not in known damage. A damaged header can
+    /// look like one with any offset.
+    fn can_hold(&self, batch: &BatchInFile, expected: i64) -> bool {
+        let header = &batch.header;
+        let rises = header.magic < 2 || header.base_offset >= expected;
+        let within = (expected..self.end_offset).contains(&header.last_offset());
+        rises && within && self.damaged_at(batch.position).is_none()
+    }
+
     /// Where the good bytes that begin at `position` end.
     fn good_until(&self, position: i64) -> i64 {
         let starts = self.damage.iter().map(|range| range.from_position);
@@ -320,61 +337,63 @@ impl PartitionLog {
         let path = self.segment_path(segment.base_offset, SegmentFile::Log);
         let end = u64::try_from(segment.size).unwrap_or(0);
         let mut position = u64::try_from(from).unwrap_or(0);
-        let mut first = true;
+        let mut first = from > 0;
+        let mut expected = segment.base_offset;
         loop {
             let mut walk = batch_file::batches_in(file.as_ref(), position, end);
-            let stopped_at = loop {
+            let bad = loop {
                 match walk.next() {
                     Some(Ok(batch)) => {
-                        let possible = batch.header.last_offset() >= segment.base_offset;
-                        let in_order = !first || from == 0 || batch.header.base_offset <= offset;
-                        if !possible || !in_order {
+                        if !segment.can_hold(&batch, expected) || (first && batch.header.base_offset > offset)
+                        {
                             break batch.position;
                         }
                         first = false;
+                        expected = batch.header.next_offset();
                         if batch.header.last_offset() >= offset {
                             return Ok(Located::Batch(batch, Arc::clone(file)));
                         }
                     }
                     Some(Err(WalkError::Io(error))) => return Err(log_io(error, "read", &path).into()),
                     Some(Err(WalkError::Damaged { position, .. })) => break position,
+                    None if walk.position() < end => break walk.position(),
                     None => return Ok(Located::Beyond),
                 }
             };
-            if first && from > 0 {
+            if first {
                 // The very first step failed, so it is the index that is wrong.
                 return Err(ReadError::Damaged {
                     from: offset,
                     to: offset,
                 });
             }
-            position = self.step_over(segment, file, stopped_at, walk.position(), offset)?;
+            let range = self.step_over(segment, file, bad, expected, offset)?;
+            position = u64::try_from(range.to_position).unwrap_or(u64::MAX);
+            expected = expected.max(range.to_offset);
         }
     }
 
-    /// Finds the good batch behind a bad one, remembers the range between them, and refuses an `offset` within it.
+    /// Finds the good batch behind a bad one, remembers the range between them, and refuses an `offset` within it. `from_offset` is the
+    /// offset after the last good batch.
     fn step_over(
         &self,
         segment: &SegmentView,
         file: &Arc<dyn FileHandle>,
         bad: u64,
-        good_end: u64,
+        from_offset: i64,
         offset: i64,
-    ) -> Result<u64, ReadError> {
-        let known = segment
-            .damage
-            .iter()
-            .find(|range| (range.from_position..range.to_position).contains(&as_i64(bad)));
-        if let Some(range) = known {
-            return Ok(u64::try_from(range.to_position).unwrap_or(u64::MAX));
+    ) -> Result<DamagedRange, ReadError> {
+        if let Some(range) = segment.damaged_at(bad) {
+            return Ok(*range);
         }
         let path = self.segment_path(segment.base_offset, SegmentFile::Log);
-        let from_offset = batch_file::batches_in(file.as_ref(), 0, good_end)
-            .filter_map(Result::ok)
-            .last()
-            .map_or(segment.base_offset, |batch| batch.header.next_offset());
-        let next =
-            scan::next_good(file.as_ref(), bad + 1, segment.extent(), from_offset).at("read", &path)?;
+        let next = scan::next_good(
+            file.as_ref(),
+            bad.saturating_add(1),
+            segment.extent(),
+            from_offset,
+        )
+        .at("read", &path)?;
         let range = DamagedRange {
             base_offset: segment.base_offset,
             from_offset,
@@ -389,7 +408,7 @@ impl PartitionLog {
                 to: range.to_offset,
             });
         }
-        Ok(u64::try_from(range.to_position).unwrap_or(u64::MAX))
+        Ok(range)
     }
 
     /// Makes the indexes of a closed segment anew, because a read found them wrong. Only reading gets slower if that fails.

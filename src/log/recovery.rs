@@ -287,7 +287,7 @@ impl<'a> Segments<'a> {
             let trusted = if recover || !indexed {
                 None
             } else {
-                self.closed_largest(base_offset)?
+                self.closed_largest(extent)?
             };
             facts.largest_timestamp = match trusted {
                 Some(largest) => largest.timestamp,
@@ -313,14 +313,17 @@ impl<'a> Segments<'a> {
 
     /// The closing entry of a closed segment's time index. `None` if what is there cannot be trusted. A missing index means what it means
     /// in Kafka: no timestamps are known, and the file's modification time stands in.
-    fn closed_largest(&self, base_offset: i64) -> Result<Option<TimestampOffset>, LogError> {
+    fn closed_largest(&self, extent: Extent) -> Result<Option<TimestampOffset>, LogError> {
+        let base_offset = extent.base_offset;
         if !self.live.has(SegmentFile::TimeIndex, base_offset) {
             return Ok(Some(TimestampOffset::none(base_offset)));
         }
         let path = self.path(base_offset, SegmentFile::TimeIndex);
         let handle = self.open.files.open(&path, OpenMode::Read).at("open", &path)?;
         let resumed = time_index::resume(handle.as_ref(), base_offset).at("read", &path)?;
-        Ok(resumed.map(|(_, last)| last))
+        Ok(resumed
+            .map(|(_, last)| last)
+            .filter(|last| last.timestamp < 0 || last.offset < extent.next_base))
     }
 
     /// Reads a closed segment, makes its indexes anew, and gives its largest timestamp.

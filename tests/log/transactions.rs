@@ -1,0 +1,116 @@
+//! Reading what a broker with transactions wrote: the last stable offset, aborted transactions, their index.
+use tidemark::log::files::DiskFiles;
+use tidemark::log::read::Isolation;
+use tidemark::log::txn_index::AbortedTxn;
+
+use crate::bench::*;
+
+fn data(base_offset: i64, producer: i64, sequence: i32) -> Vec<u8> {
+    Maker {
+        base_offset,
+        transactional: true,
+        ..Maker::default().producer(producer, 0, sequence).stamps(&[NOW])
+    }
+    .build()
+}
+
+fn marker(base_offset: i64, producer: i64, commit: bool) -> Vec<u8> {
+    Maker {
+        base_offset,
+        transactional: true,
+        control: true,
+        ..Maker::default().producer(producer, 0, -1).record(
+            NOW,
+            Some(&[0, 0, 0, u8::from(commit)]),
+            Some(&[0, 0, 0, 0, 0, 7]),
+        )
+    }
+    .build()
+}
+
+/// Producer 1 aborts, producer 2 commits, producer 3 is still at it; then a plain record.
+fn history() -> Bench {
+    let mut bench = Bench::unopened(DiskFiles::shared(), &[("internal.segment.bytes", "100000")]);
+    bench.put_log(
+        0,
+        &[data(0, 1, 0), data(1, 2, 0), data(2, 1, 1), marker(3, 1, false)],
+    );
+    let plain = Maker {
+        base_offset: 6,
+        ..Maker::default().stamps(&[NOW])
+    }
+    .build();
+    bench.put_log(4, &[marker(4, 2, true), data(5, 3, 0), plain]);
+    bench.open(false, 0).unwrap();
+    bench
+}
+
+fn committed(bench: &Bench, offset: i64) -> (Vec<i64>, Vec<AbortedTxn>) {
+    let slice = bench
+        .log()
+        .read(offset, 100_000, true, Isolation::ReadCommitted)
+        .unwrap();
+    (offsets_in(&slice.to_vec().unwrap()), slice.aborted)
+}
+
+const ABORTED: AbortedTxn = AbortedTxn {
+    producer_id: 1,
+    first_offset: 0,
+    last_offset: 3,
+    last_stable_offset: 1,
+};
+
+#[test]
+fn an_open_transaction_holds_back_the_last_stable_offset() {
+    let bench = history();
+    let bounds = bench.log().bounds();
+    assert_eq!((bounds.last_stable_offset, bounds.high_watermark), (5, 7));
+    assert_eq!(bench.all_offsets(), (0..7).collect::<Vec<_>>());
+    assert_eq!(committed(&bench, 4).0, [4]);
+    assert_eq!(committed(&bench, 5).0, Vec::<i64>::new());
+}
+
+#[test]
+fn aborted_transactions_are_named_where_they_overlap() {
+    let mut bench = history();
+    for _ in 0..2 {
+        assert_eq!(committed(&bench, 0), (vec![0, 1, 2, 3], vec![ABORTED]));
+        assert_eq!(committed(&bench, 2).1, [ABORTED]);
+        assert_eq!(committed(&bench, 4), (vec![4], vec![]));
+        let uncommitted = bench
+            .log()
+            .read(0, 1000, true, Isolation::ReadUncommitted)
+            .unwrap();
+        assert_eq!(uncommitted.aborted, []);
+        assert_eq!(
+            std::fs::read(bench.file("00000000000000000000.txnindex")).unwrap(),
+            ABORTED.encode()
+        );
+        bench.restart();
+    }
+}
+
+#[test]
+fn a_transaction_index_goes_with_its_segment_and_the_stable_offset_stays() {
+    let bench = history();
+    bench.log().delete_records(4).unwrap();
+    bench.run();
+    assert!(bench.exists("00000000000000000000.txnindex.deleted"));
+    assert_eq!(bench.log().last_stable_offset(), 5);
+    bench.batches(3, NOW);
+    assert_eq!(bench.log().last_stable_offset(), 5);
+    assert_eq!(bench.log().high_watermark(), 10);
+}
+
+#[test]
+fn clients_cannot_write_into_a_transaction_that_is_not_theirs() {
+    let bench = history();
+    let stray = Maker {
+        transactional: true,
+        ..Maker::default().producer(8, 0, 0).stamps(&[NOW])
+    };
+    assert!(bench.append(&stray.build()).is_err());
+    let plain_of_open = Maker::default().producer(3, 0, 1).stamps(&[NOW]);
+    assert!(bench.append(&plain_of_open.build()).is_err());
+    assert_eq!(bench.log().log_end(), 7);
+}
