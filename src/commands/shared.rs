@@ -56,10 +56,15 @@ pub fn read_token(file: &Path) -> anyhow::Result<String> {
 
 /// A runtime for a command that serves.
 ///
+/// It has at least four threads, also on fewer cores: an append writes to the page cache on the thread of its connection, and a disk
+/// that is slow to take it must not hold up everyone else.
+///
 /// # Errors
 /// When its threads cannot be started.
 pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.max(4))
         .enable_all()
         .build()
         .context("start the runtime")

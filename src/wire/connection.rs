@@ -138,9 +138,11 @@ impl<S: Broker + GroupService> Connection<S> {
         if self.input.is_empty() {
             self.first_bytes().await?;
         }
-        let deadline = self.server.limits.frame_deadline;
-        let prefix = tokio::time::timeout(deadline, self.fill(LENGTH_BYTES));
-        prefix.await.map_err(|_| Ended::Slow(deadline))??;
+        if self.input.len() < LENGTH_BYTES {
+            let deadline = self.server.limits.frame_deadline;
+            let prefix = tokio::time::timeout(deadline, self.fill(LENGTH_BYTES));
+            prefix.await.map_err(|_| Ended::Slow(deadline))??;
+        }
         let prefix = self
             .input
             .first_chunk::<LENGTH_BYTES>()

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::wire::apis;
 use crate::wire::broker::Broker;
-use crate::wire::connection::Connection;
+use crate::wire::connection::{Connection, Ended};
 use crate::wire::fetch::session::FetchSessions;
 use crate::wire::groups::GroupService;
 use crate::wire::limits::{Budget, Limits};
@@ -39,6 +39,8 @@ pub struct Server<S> {
     pub(crate) budget: Budget,
     pub(crate) sessions: FetchSessions,
     pub(crate) stop: CancellationToken,
+    /// Ends connections wherever they are, once the drain time is over.
+    pub(crate) cut: CancellationToken,
 }
 
 impl<S: Broker + GroupService> Server<S> {
@@ -51,6 +53,7 @@ impl<S: Broker + GroupService> Server<S> {
             service,
             limits,
             stop,
+            cut: CancellationToken::new(),
         })
     }
 }
@@ -123,7 +126,11 @@ async fn serve_connection<S: Broker + GroupService>(
     server.service.metrics().connections.inc();
     let id = NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed);
     let mut connection = Connection::new(Arc::clone(&server), stream, peer, id);
-    let ended = connection.run().await;
+    let ended = tokio::select! {
+        biased;
+        ended = connection.run() => ended,
+        () = server.cut.cancelled() => Ended::Stopping,
+    };
     tracing::debug!(%peer, connection = id, %ended, "connection closed");
     server.service.disconnected(connection.client());
     server.service.metrics().connections.dec();

@@ -23,3 +23,4 @@ mod kill_load;
 mod members;
 mod readers;
 mod scene;
+mod segments;

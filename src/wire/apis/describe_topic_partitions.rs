@@ -103,14 +103,20 @@ fn missing(name: TopicName) -> DescribeTopicPartitionsResponseTopic {
 
 fn describe(topic: &Topic, page: &[Arc<Partition>], node: BrokerId) -> DescribeTopicPartitionsResponseTopic {
     let partitions = page.iter().map(|partition| {
-        DescribeTopicPartitionsResponsePartition::default()
+        let described = DescribeTopicPartitionsResponsePartition::default()
             .with_partition_index(partition.index())
-            .with_leader_id(node)
             .with_leader_epoch(partition.leader_epoch())
             .with_replica_nodes(vec![node])
-            .with_isr_nodes(vec![node])
             .with_eligible_leader_replicas(Some(Vec::new()))
-            .with_last_known_elr(Some(Vec::new()))
+            .with_last_known_elr(Some(Vec::new()));
+        if partition.log().is_some() {
+            described.with_leader_id(node).with_isr_nodes(vec![node])
+        } else {
+            described
+                .with_error_code(ErrorCode::LeaderNotAvailable.code())
+                .with_leader_id(BrokerId(-1))
+                .with_offline_replicas(vec![node])
+        }
     });
     DescribeTopicPartitionsResponseTopic::default()
         .with_name(Some(topic_name(&topic.name)))

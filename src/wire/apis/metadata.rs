@@ -113,12 +113,18 @@ fn missing(code: ErrorCode) -> MetadataResponseTopic {
 
 fn describe(topic: &Topic, node: BrokerId) -> MetadataResponseTopic {
     let partitions = topic.partitions.iter().map(|partition| {
-        MetadataResponsePartition::default()
+        let described = MetadataResponsePartition::default()
             .with_partition_index(partition.index())
-            .with_leader_id(node)
             .with_leader_epoch(partition.leader_epoch())
-            .with_replica_nodes(vec![node])
-            .with_isr_nodes(vec![node])
+            .with_replica_nodes(vec![node]);
+        if partition.log().is_some() {
+            described.with_leader_id(node).with_isr_nodes(vec![node])
+        } else {
+            described
+                .with_error_code(ErrorCode::LeaderNotAvailable.code())
+                .with_leader_id(BrokerId(-1))
+                .with_offline_replicas(vec![node])
+        }
     });
     MetadataResponseTopic::default()
         .with_name(Some(TopicName(StrBytes::from_string(topic.name.to_string()))))

@@ -315,7 +315,10 @@ fn find_one(request: &FetchRequest, asked: &Asked, left: i32, first: bool) -> Fo
         Ok(slice) => slice,
         Err(error) => return Found::failed(failure(&error, log, &asked.key)),
     };
-    let diverging = diverging(log, position);
+    let diverging = match diverging(log, position) {
+        Ok(diverging) => diverging,
+        Err(code) => return Found::failed(code),
+    };
     let aborted = slice
         .aborted
         .iter()
@@ -347,14 +350,18 @@ fn failure(error: &ReadError, log: &PartitionLog, key: &TopicKey) -> ErrorCode {
     }
 }
 
-/// Where the client's last record's epoch ended, if that is below the offset it goes on from.
-fn diverging(log: &PartitionLog, position: &Position) -> Option<(i32, i64)> {
+/// Where the client's last record's epoch ended, if that is below the offset it goes on from (KIP-595). An epoch of which nothing is
+/// known is an offset out of range, as in Kafka.
+fn diverging(log: &PartitionLog, position: &Position) -> Result<Option<(i32, i64)>, ErrorCode> {
     if position.last_fetched_epoch < 0 {
-        return None;
+        return Ok(None);
     }
     let (epoch, end) = log.end_offset_for_epoch(position.last_fetched_epoch);
+    if epoch < 0 || end < 0 {
+        return Err(ErrorCode::OffsetOutOfRange);
+    }
     let parted = epoch < position.last_fetched_epoch || end < position.fetch_offset;
-    parted.then_some((epoch, end))
+    Ok(parted.then_some((epoch, end)))
 }
 
 /// Whether a client in a session is told about this partition.
