@@ -20,6 +20,7 @@ pub const PAGES: &[(&str, &str)] = &[
         "ExistingData",
         include_str!("../../deploy/docs/reasons/ExistingData.md"),
     ),
+    ("Fits", include_str!("../../deploy/docs/reasons/Fits.md")),
     ("Healthy", include_str!("../../deploy/docs/reasons/Healthy.md")),
     (
         "IdentityMismatch",
@@ -47,6 +48,10 @@ pub const PAGES: &[(&str, &str)] = &[
         include_str!("../../deploy/docs/reasons/PartitionDecrease.md"),
     ),
     ("Paused", include_str!("../../deploy/docs/reasons/Paused.md")),
+    (
+        "Progressing",
+        include_str!("../../deploy/docs/reasons/Progressing.md"),
+    ),
     ("ReadOnly", include_str!("../../deploy/docs/reasons/ReadOnly.md")),
     (
         "ReaderUnknown",

@@ -11,7 +11,7 @@ pub enum InvalidUnit {
     #[error("is empty")]
     Empty,
     /// Something else than digits stands before the unit.
-    #[error("is not a whole number{}", if *.units == "" { String::new() } else { format!(" or a whole number with a unit of {units}") })]
+    #[error("is not a whole number{}", if .units.is_empty() { String::new() } else { format!(" or a whole number with a unit of {units}") })]
     NotWhole {
         /// The units that would have been taken.
         units: &'static str,

@@ -3,12 +3,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::running::{NAMESPACE, Operator, apply, gone, install, ready};
+use crate::running::{NAMESPACE, Operator, PATIENCE, apply, gone, install, ready};
 use crate::stub::Stub;
 use crate::support::kube::KubeApi;
 use crate::support::peers;
 use crate::support::temp::TempDir;
-use crate::support::wait::{PATIENCE, until};
+use crate::support::wait::until;
 
 /// `group/resource[/subresource] verb`.
 type Right = String;

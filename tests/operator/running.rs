@@ -9,7 +9,10 @@ use crate::support::peers;
 use crate::support::ports::free_port;
 use crate::support::process::{ProcessGuard, Start};
 use crate::support::tidemark::{BINARY, Reply, request};
-use crate::support::wait::{PATIENCE, eventually, until};
+use crate::support::wait::{eventually, until};
+
+/// Longer than a Topic takes to be tried again after the longest back-off, on a loaded machine.
+pub const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Namespace of `deploy/`.
 pub const NAMESPACE: &str = "tidemark";
@@ -17,7 +20,10 @@ pub const NAMESPACE: &str = "tidemark";
 /// What a test needs of `deploy/`: everything but the pod, which has no node to run on.
 pub fn install(kube: &KubeApi) {
     let deploy = peers::source("deploy").display().to_string();
-    kube.kubectl(["apply", "-k", &deploy]).run();
+    let output = kube.kubectl(["apply", "-k", &deploy]).output();
+    let told = String::from_utf8_lossy(&output.stderr);
+    // A pod template that the `restricted` Pod Security Standard does not admit would be warned of.
+    assert!(output.status.success() && !told.contains("Warning"), "{told}");
     let crd = [
         "wait",
         "--for=condition=Established",

@@ -2,12 +2,12 @@
 use serde_json::Value;
 
 use crate::gitops::{argocd, kstatus};
-use crate::running::{NAMESPACE, Operator, apply, condition, events, gone, install, ready, topic};
+use crate::running::{NAMESPACE, Operator, PATIENCE, apply, condition, events, gone, install, ready, topic};
 use crate::support::kcat::{kcat, produce};
 use crate::support::kube::KubeApi;
 use crate::support::temp::TempDir;
 use crate::support::tidemark::Tidemark;
-use crate::support::wait::{PATIENCE, until};
+use crate::support::wait::until;
 
 /// Keeps everything; segments of one batch of about 40 records each, so that the size rule has something to take.
 fn spec(retention_bytes: &str, more: &str) -> String {
