@@ -1,5 +1,6 @@
 //! The guard's scenes: a change under which a reader would lose records, and what becomes of it.
 use tidemark::resource::contract::{OnLoss, Outcome, ReaderKind, WhenNone};
+use tidemark::wire::client::ClientRecord;
 
 use crate::scene::{DAY, Desired, HOUR, MINUTE, Scene, T};
 
@@ -395,4 +396,25 @@ async fn the_first_reader_can_let_a_change_go_in() {
     assert_eq!(scene.apply("t", &lower).await.verdict, Outcome::Refused);
     scene.kafka.commit("g", "t", 0, 100).await.unwrap();
     scene.resumed("t").await;
+}
+
+/// A record that comes in keeps the active segment, so that the change takes nothing of it any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_ends_a_refusal_whose_reason_was_the_active_segment() {
+    let mut scene = Scene::new().await;
+    let base = Desired::new().set("retention.ms", 30 * DAY);
+    scene.apply("t", &base).await;
+    scene.segment("t", 0, 10, T - 2 * DAY).await;
+    scene.kafka.commit("g", "t", 0, 4).await.unwrap();
+    let verdict = scene.apply("t", &base.set("retention.ms", DAY)).await;
+    assert_eq!(
+        verdict.readers_at_risk[0].records_at_risk, 6,
+        "{}",
+        verdict.message
+    );
+    let record = ClientRecord::new(T, vec![b'v'; 8]);
+    scene.kafka.produce("t", 0, &[record]).await.unwrap();
+    scene.resumed("t").await;
+    scene.pass().await;
+    assert_eq!(scene.log_start("t", 0).await, 0);
 }

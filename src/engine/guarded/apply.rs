@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::engine::Engine;
 use crate::engine::guarded::evaluate::{Change, Evaluation, describe};
 use crate::engine::guarded::layers;
-use crate::engine::guarded::pending::{Pending, PendingRecord, Target};
+use crate::engine::guarded::pending::{Pending, PendingRecord, Seen, Target};
 use crate::engine::refusal::Refusal;
 use crate::engine::store::{Batch, Table};
 use crate::engine::topics::alter;
@@ -326,7 +326,7 @@ impl Engine {
                 verdict: verdict.clone(),
                 watch: evaluation.watch.clone(),
                 any_reader: evaluation.judgement.cause == Cause::NoReadersKnown,
-                fingerprint: fingerprint(topic),
+                seen: seen(topic),
             },
         );
     }
@@ -353,6 +353,10 @@ impl Engine {
         if verdict.verdict == Outcome::Applied && evaluation.judgement.cause == Cause::LossAccepted {
             self.accept_losses(topic, evaluation);
         }
+        if verdict.verdict == Outcome::Clamped && settings_changed {
+            // What still waits is told from the settings that are in force now; some of it may not have to wait any more.
+            self.pending.wake(name);
+        }
         let kind = match (verdict.verdict, occasion) {
             (Outcome::Applied, Occasion::Resumed) => EventKind::Resumed,
             (Outcome::Applied, Occasion::Asked) if settings_changed => EventKind::Applied,
@@ -373,11 +377,19 @@ pub(crate) fn outcome(in_force: &Layers, proposed: &Layers, evaluation: &Evaluat
     }
 }
 
-/// Number of segments and log start of each partition: what a roll, a deletion or a pass changes.
-pub(crate) fn fingerprint(topic: &TopicState) -> Vec<(usize, i64)> {
+/// What each partition is like, as far as it can matter to a change that waits.
+pub(crate) fn seen(topic: &TopicState) -> Vec<Seen> {
     topic
         .logs()
-        .map(|(_, log)| log.with_profile(|profile, bounds| (profile.len(), bounds.log_start)))
+        .map(|(partition, log)| {
+            log.with_profile(|profile, bounds| Seen {
+                partition,
+                segments: profile.len(),
+                log_start: bounds.log_start,
+                size_bytes: profile.total_bytes(),
+                log_end: bounds.log_end,
+            })
+        })
         .collect()
 }
 

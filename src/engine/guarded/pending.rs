@@ -53,8 +53,38 @@ pub struct Pending {
     pub watch: Watch,
     /// Whether any reader at all would make a difference.
     pub any_reader: bool,
-    /// Number of segments and log start of each partition when it was last judged.
-    pub fingerprint: Vec<(usize, i64)>,
+    /// What each partition was like when it was last judged.
+    pub seen: Vec<Seen>,
+}
+
+/// What a roll, a deletion, a pass or an append changes of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// The partition.
+    pub partition: i32,
+    /// Number of its segments.
+    pub segments: usize,
+    /// Its log start offset.
+    pub log_start: i64,
+    /// Bytes of its segments.
+    pub size_bytes: i64,
+    /// Its log end offset.
+    pub log_end: i64,
+}
+
+impl Pending {
+    /// Whether a partition has come to be such that the change should be judged again.
+    fn is_due(&self, now_ms: i64, seen: &[Seen]) -> bool {
+        let moved = |(now, before): (&Seen, &Seen)| {
+            (now.partition, now.segments, now.log_start)
+                != (before.partition, before.segments, before.log_start)
+                || (now.log_end != before.log_end
+                    && self.watch.appended(now.partition, now.size_bytes, now.log_end))
+        };
+        self.watch.wake_at_ms().is_some_and(|at| at <= now_ms)
+            || seen.len() != self.seen.len()
+            || seen.iter().zip(&self.seen).any(moved)
+    }
 }
 
 impl ReaderListener for PendingChanges {
@@ -118,23 +148,24 @@ impl PendingChanges {
         removed
     }
 
-    /// Topics on which something waits, with what is needed to see whether time, a roll or a deletion matters.
-    pub fn look(&self) -> Vec<(String, Option<i64>, Vec<(usize, i64)>)> {
+    /// Topics on which something waits.
+    pub fn topics(&self) -> Vec<String> {
         if self.count.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
-        let state = self.state.lock();
-        state
+        self.state.lock().by_topic.keys().cloned().collect()
+    }
+
+    /// Has the change on a topic judged again if time, or what its partitions are like now, could matter to it.
+    pub fn wake_if_due(&self, topic: &str, now_ms: i64, seen: &[Seen]) {
+        let mut state = self.state.lock();
+        if state
             .by_topic
-            .iter()
-            .map(|(topic, pending)| {
-                (
-                    topic.clone(),
-                    pending.watch.wake_at_ms(),
-                    pending.fingerprint.clone(),
-                )
-            })
-            .collect()
+            .get(topic)
+            .is_some_and(|pending| pending.is_due(now_ms, seen))
+        {
+            self.wake_locked(&mut state, topic);
+        }
     }
 
     fn reader_moved(&self, topic: &str, kind: ReaderKind, reader: &str, partition: i32, position: i64) {

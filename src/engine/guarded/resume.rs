@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use crate::engine::Engine;
-use crate::engine::guarded::apply::{Occasion, Waiting, fingerprint, outcome};
+use crate::engine::guarded::apply::{Occasion, Waiting, outcome, seen};
 use crate::engine::guarded::evaluate::Change;
 use crate::engine::guarded::pending::{Pending, PendingRecord, Target};
 use crate::engine::refusal::Refusal;
@@ -23,20 +23,17 @@ impl Engine {
         }
     }
 
-    /// Wakes what waits for time, a roll or a deletion.
+    /// Wakes what waits for time, a roll, a deletion or an append.
     pub(crate) fn wake_due_changes(&self) {
-        let waiting = self.pending.look();
+        let waiting = self.pending.topics();
         if waiting.is_empty() {
             return;
         }
         let now_ms = self.clock_guard.now_for_verdict();
-        for (name, wake_at_ms, before) in waiting {
-            let moved = self
-                .catalog
-                .by_name(&name)
-                .is_none_or(|topic| fingerprint(&topic) != before);
-            if moved || wake_at_ms.is_some_and(|at| at <= now_ms) {
-                self.pending.wake(&name);
+        for name in waiting {
+            match self.catalog.by_name(&name) {
+                Some(topic) => self.pending.wake_if_due(&name, now_ms, &seen(&topic)),
+                None => self.pending.wake(&name),
             }
         }
     }
