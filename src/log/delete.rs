@@ -50,7 +50,8 @@ impl PartitionLog {
                     high_watermark: view.high_watermark,
                 });
             }
-            if target <= view.log_start {
+            // Where retention has been further already, a power loss could still take its renames back.
+            if target <= view.log_start && target <= view.kept_log_start {
                 return Ok(view.log_start);
             }
             target
@@ -65,6 +66,7 @@ impl PartitionLog {
         let log_start = {
             let mut view = self.view.lock();
             view.log_start = view.log_start.max(target.min(view.high_watermark));
+            view.kept_log_start = view.kept_log_start.max(target);
             view.recovery_point = view.recovery_point.max(view.log_start);
             writer.producers.on_log_start(view.log_start);
             view.first_unstable = writer.producers.first_unstable_offset();

@@ -225,6 +225,11 @@ impl FaultyFiles {
         self.state.lock().full = full;
     }
 
+    /// Whether a [`Effect::Crash`] has struck.
+    pub fn is_crashed(&self) -> bool {
+        self.state.lock().crashed
+    }
+
     /// How many calls of a kind were made.
     pub fn count(&self, operation: Operation) -> u64 {
         self.state.lock().counts.get(&operation).copied().unwrap_or(0)

@@ -116,6 +116,8 @@ pub(crate) struct View {
     pub segments: SegmentProfile,
     pub active: ActiveSegment,
     pub log_start: i64,
+    /// Up to where the log start is kept by [`LogStarts`]. Retention moves the log start by renaming files, which a power loss may undo.
+    pub kept_log_start: i64,
     pub high_watermark: i64,
     pub log_end: i64,
     pub recovery_point: i64,

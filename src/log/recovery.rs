@@ -149,6 +149,7 @@ impl PartitionLog {
                 segments: profile,
                 active,
                 log_start,
+                kept_log_start: open.log_start,
                 high_watermark: log_end,
                 log_end,
                 recovery_point,

@@ -146,14 +146,21 @@ impl Pair {
         }
     }
 
-    /// The same without one of its steps, for each step.
+    /// The same without a half of its steps, a quarter, or one of them; at least one stays.
     pub fn reductions(&self) -> Vec<Self> {
-        let without = |at: usize| {
-            let mut pair = self.clone();
-            pair.steps.remove(at);
-            pair
-        };
-        (0..self.steps.len()).map(without).collect()
+        let steps = self.steps.len();
+        let mut reductions = Vec::new();
+        for size in [steps / 2, steps / 4, 1] {
+            for at in (0..steps)
+                .step_by(size.max(1))
+                .filter(|_| size > 0 && size < steps)
+            {
+                let mut pair = self.clone();
+                pair.steps.drain(at..(at + size).min(steps));
+                reductions.push(pair);
+            }
+        }
+        reductions
     }
 
     /// The settings of the pass, for a directory of these segments.

@@ -73,6 +73,9 @@ fn random_directories_mean_the_same_to_a_broker() {
 fn smallest(mut pair: Pair, mut difference: String, clean: bool) -> (Pair, String) {
     for _ in 0..12 {
         let reductions = pair.reductions();
+        if reductions.is_empty() {
+            break;
+        }
         let verdicts = judge(&reductions, clean);
         match reductions
             .into_iter()

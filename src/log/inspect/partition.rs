@@ -4,6 +4,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::log::checkpoints;
+use crate::log::damage;
 use crate::log::error::{LogError, PathContext};
 use crate::log::files::{FileKind, Files};
 use crate::log::inspect::Depth;
@@ -183,8 +184,12 @@ impl Entries {
                 // A snapshot may also stand at the log end.
                 Some(name) if name.file == SegmentFile::Snapshot => {}
                 Some(name) => side_files.push((name.offset, entry.name)),
-                None if [names::LEADER_EPOCH_CHECKPOINT, names::PARTITION_METADATA]
-                    .contains(&entry.name.as_str()) => {}
+                None if [
+                    names::LEADER_EPOCH_CHECKPOINT,
+                    names::PARTITION_METADATA,
+                    damage::DAMAGED_RANGES,
+                ]
+                .contains(&entry.name.as_str()) => {}
                 None if entry.name.ends_with(crate::log::files::TEMPORARY) => leftovers.push(entry.name),
                 None => foreign.push(entry.name),
             }
