@@ -5,5 +5,6 @@ mod support;
 mod broker;
 mod directory;
 mod from_kafka;
+mod groups;
 mod pair;
 mod to_kafka;

@@ -219,7 +219,7 @@ fn load(store: &Store, coordinator: &mut Coordinator, now: Now) -> Result<(), Po
     for (key, value) in store.scan(Table::CommittedOffsets)? {
         let key = codec::read_position_key(&key).ok_or_else(|| damaged(Table::CommittedOffsets))?;
         let value = codec::read_commit_value(&value).ok_or_else(|| damaged(Table::CommittedOffsets))?;
-        coordinator.load_commit(&key, value);
+        coordinator.load_commit(&key, value, now);
     }
     for (key, value) in store.scan(Table::FormerPositions)? {
         let key = codec::read_position_key(&key).ok_or_else(|| damaged(Table::FormerPositions))?;

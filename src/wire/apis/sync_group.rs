@@ -4,12 +4,13 @@ use std::sync::Arc;
 use kafka_protocol::messages::{SyncGroupRequest, SyncGroupResponse};
 
 use crate::wire::apis::{group_code, optional};
+use crate::wire::error_code::ErrorCode;
 use crate::wire::groups::GroupService;
 use crate::wire::groups::messages::SyncRequest;
 use crate::wire::registry::{Api, Call};
 use crate::wire::schema::{Schema, requests};
 
-/// From here on the response repeats the protocol; clients refuse one that does not.
+/// From here on request and response name the protocol; either side refuses one that does not.
 const PROTOCOL_SINCE: i16 = 5;
 
 /// The API.
@@ -24,6 +25,10 @@ impl<S: GroupService> Api<S> for SyncGroup {
     const SCHEMA: Schema = requests::SYNC_GROUP;
 
     async fn handle(groups: Arc<S>, call: Call, request: SyncGroupRequest) -> SyncGroupResponse {
+        let names_both = request.protocol_type.is_some() && request.protocol_name.is_some();
+        if call.version >= PROTOCOL_SINCE && !names_both {
+            return SyncGroupResponse::default().with_error_code(ErrorCode::InconsistentGroupProtocol.code());
+        }
         let assignments = request
             .assignments
             .into_iter()

@@ -24,6 +24,7 @@ impl Coordinator {
         let expire_ms =
             (request.retention_time_ms >= 0).then(|| now.wall_ms.saturating_add(request.retention_time_ms));
         let mut records = Vec::new();
+        let mut is_of_a_group = false;
         let mut results = Vec::with_capacity(request.topics.len());
         for (topic, partitions) in request.topics {
             let known = self.topics.by_name(&topic);
@@ -31,6 +32,9 @@ impl Coordinator {
             for asked in partitions {
                 let partition = asked.partition;
                 let target = known.filter(|topic| (0..topic.partitions).contains(&partition));
+                if refused.is_none() && target.is_some() {
+                    is_of_a_group = true;
+                }
                 let error = match (target, refused) {
                     (None, _) => Some(ErrorCode::UnknownTopicOrPartition),
                     (_, Some(error)) => Some(error),
@@ -60,6 +64,9 @@ impl Coordinator {
             }
             results.push((topic, answers));
         }
+        if is_of_a_group {
+            self.note_group(&group, now);
+        }
         self.emit(records, out);
         results
     }
@@ -77,6 +84,7 @@ impl Coordinator {
             Some(Group::Consumer(group)) => group.check_commit(request),
             // A consumer that assigns by itself, or an administrator.
             None if request.generation_or_epoch < 0 => Ok(()),
+            None if self.offsets.group(&request.group_id).is_some() => Err(ErrorCode::UnknownMemberId),
             None if request.version >= 9 => Err(ErrorCode::GroupIdNotFound),
             None => Err(ErrorCode::IllegalGeneration),
         }
@@ -139,6 +147,9 @@ impl Coordinator {
         topics: Vec<(String, Vec<i32>)>,
         out: &mut Output,
     ) -> Result<PartitionResults, ErrorCode> {
+        if group_id.is_empty() {
+            return Err(ErrorCode::InvalidGroupId);
+        }
         let group = self.groups.get(group_id);
         match group {
             Some(Group::Classic(group))

@@ -39,9 +39,18 @@ impl Group {
         }
     }
 
+    /// Nobody is in it, or on the way into it.
     fn is_unused(&self) -> bool {
         match self {
             Self::Classic(group) => group.is_unused(),
+            Self::Consumer(group) => group.is_empty(),
+        }
+    }
+
+    /// Nobody is in it, as its state says.
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Classic(group) => group.state() == State::Empty,
             Self::Consumer(group) => group.is_empty(),
         }
     }
@@ -103,8 +112,18 @@ impl Coordinator {
     }
 
     /// Puts a kept commit in place.
-    pub fn load_commit(&mut self, key: &PositionKey, value: CommittedOffset) {
+    pub fn load_commit(&mut self, key: &PositionKey, value: CommittedOffset, now: Now) {
+        self.note_group(&key.group, now);
         self.offsets.put(key, value);
+    }
+
+    /// A group that somebody committed for is a group, even after its commits were deleted, until it is next looked at whether
+    /// it is over.
+    pub(super) fn note_group(&mut self, id: &Arc<str>, now: Now) {
+        if !self.groups.contains_key(id) {
+            let group = ClassicGroup::new(Arc::clone(id), now);
+            self.groups.insert(Arc::clone(id), Group::Classic(group));
+        }
     }
 
     /// Puts a remembered position in place.
@@ -333,14 +352,16 @@ impl Coordinator {
         };
         let make = match self.groups.get(&id) {
             Some(Group::Consumer(_)) => false,
-            Some(Group::Classic(group)) if !group.is_unused() => return Err(missing()),
+            Some(group @ Group::Classic(_)) if !group.is_empty() => return Err(missing()),
             Some(Group::Classic(_)) | None if request.member_epoch != 0 => return Err(missing()),
             Some(Group::Classic(_)) | None => true,
         };
-        if make {
+        let before = if make {
             let group = ConsumerGroup::new(Arc::clone(&id));
-            self.groups.insert(Arc::clone(&id), Group::Consumer(group));
-        }
+            self.groups.insert(Arc::clone(&id), Group::Consumer(group))
+        } else {
+            None
+        };
         let mut pulse = Pulse {
             now,
             config: &self.config,
@@ -351,6 +372,13 @@ impl Coordinator {
             Some(Group::Consumer(group)) => group.heartbeat(request, new_id, &mut pulse),
             _ => Err(missing()),
         };
+        if make && result.is_err() {
+            // Nothing was made after all.
+            match before {
+                Some(group) => self.groups.insert(Arc::clone(&id), group),
+                None => self.groups.remove(&id),
+            };
+        }
         self.schedule(&id);
         result
     }
@@ -378,6 +406,9 @@ impl Coordinator {
 
     /// ConsumerGroupDescribe.
     pub fn consumer_describe(&self, group_id: &str) -> Result<DescribedConsumerGroup, Refusal> {
+        if group_id.is_empty() {
+            return Err(Refusal::new(ErrorCode::InvalidGroupId, "The group id is empty."));
+        }
         match self.groups.get(group_id) {
             Some(Group::Consumer(group)) => Ok(group.describe(&self.topics)),
             Some(Group::Classic(_)) => Err(Refusal::new(
@@ -435,7 +466,7 @@ impl Coordinator {
     pub fn delete_group(&mut self, group_id: &str, out: &mut Output) -> Result<(), ErrorCode> {
         let id: Arc<str> = Arc::from(group_id);
         match self.groups.get(&id) {
-            Some(group) if !group.is_unused() => return Err(ErrorCode::NonEmptyGroup),
+            Some(group) if !group.is_empty() => return Err(ErrorCode::NonEmptyGroup),
             None if self.offsets.group(&id).is_none() => return Err(ErrorCode::GroupIdNotFound),
             _ => {}
         }

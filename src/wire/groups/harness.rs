@@ -144,11 +144,13 @@ impl Harness {
         for record in &self.kept {
             harness.coordinator.offsets.apply(record);
             match record {
+                Record::Commit { key, .. } => harness.coordinator.note_group(&key.group, harness.now),
                 Record::Group { group, snapshot } => {
                     groups.insert(group.clone(), snapshot.clone());
                 }
                 Record::GroupGone { group, .. } => {
                     groups.remove(group);
+                    harness.coordinator.groups.remove(group);
                 }
                 _ => {}
             }

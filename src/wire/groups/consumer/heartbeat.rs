@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::wire::error_code::ErrorCode;
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 use super::assignor::{Assignor, Input, Partitions, Subscriber};
 use super::member::{AWAY, ConsumerMember, JOINING, LEAVING, Progress, is_subset};
@@ -12,6 +12,11 @@ use crate::wire::groups::config::GroupConfig;
 use crate::wire::groups::messages::{ConsumerHeartbeatReply, ConsumerHeartbeatRequest, TopicPartitions};
 use crate::wire::groups::output::{Now, Output};
 use crate::wire::groups::topics::Topics;
+
+/// The longest pattern that is taken, bytes.
+const MOST_PATTERN_BYTES: usize = 4_096;
+/// The largest automaton that is made of one, bytes.
+const MOST_COMPILED_BYTES: usize = 1 << 20;
 
 /// What a heartbeat needs besides the group.
 pub(in crate::wire::groups) struct Pulse<'a> {
@@ -64,20 +69,27 @@ pub(in crate::wire::groups) fn check_request(request: &ConsumerHeartbeatRequest)
             format!("ServerAssignor {assignor} is not supported. Supported assignors: {known}."),
         ));
     }
-    if let Some(regex) = request.subscribed_regex.as_deref() {
-        compile(regex)?;
-    }
     Ok(())
 }
 
-/// The pattern must match a whole name.
+/// The pattern must match a whole name. Patterns come from clients: how long they and what is made of them may get is bounded.
 fn compile(pattern: &str) -> Result<Regex, Refusal> {
-    Regex::new(&format!("^(?:{pattern})$")).map_err(|error| {
+    let invalid = |reason: String| {
         Refusal::new(
             ErrorCode::InvalidRegularExpression,
-            format!("SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}"),
+            format!("SubscribedTopicRegex is not a valid regular expression: {reason}"),
         )
-    })
+    };
+    if pattern.len() > MOST_PATTERN_BYTES {
+        return Err(invalid(format!(
+            "it has {} bytes, more than {MOST_PATTERN_BYTES}",
+            pattern.len()
+        )));
+    }
+    RegexBuilder::new(&format!("^(?:{pattern})$"))
+        .size_limit(MOST_COMPILED_BYTES)
+        .build()
+        .map_err(|error| invalid(error.to_string()))
 }
 
 fn by_topic(partitions: TopicPartitions) -> Partitions {
@@ -86,6 +98,16 @@ fn by_topic(partitions: TopicPartitions) -> Partitions {
         result.entry(topic).or_default().extend(partitions);
     }
     result
+}
+
+/// In what capacity a heartbeat is taken.
+enum Admission {
+    IsNew,
+    Stays,
+    /// A known member that joins once more.
+    BeginsAnew,
+    /// A static member that left for a while comes back under another member id; this was its old one.
+    TakesOver(Arc<str>),
 }
 
 impl ConsumerGroup {
@@ -104,7 +126,17 @@ impl ConsumerGroup {
                 && (request.subscribed_topics.is_some() || request.subscribed_regex.is_some())
                 && request.owned.is_some());
         let owned = request.owned.clone().map(by_topic);
-        let (member_id, mut changed, joined) = self.admit(&request, new_id, owned.as_ref(), pulse)?;
+        let member_id: Arc<str> = match request.member_id.as_str() {
+            "" => Arc::from(new_id),
+            given => Arc::from(given),
+        };
+        let admission = self.admission(&request, &member_id, owned.as_ref(), pulse.config)?;
+        if let Some(regex) = request.subscribed_regex.as_deref() {
+            compile(regex)?;
+        }
+        let joined = matches!(admission, Admission::IsNew);
+        let mut changed = !matches!(admission, Admission::Stays);
+        self.admit(admission, &request, &member_id, pulse);
         let resubscribed = self.update(&member_id, &request, pulse);
         changed |= resubscribed;
         let topics_moved = self.look_at_topics(resubscribed || joined, pulse.topics);
@@ -153,25 +185,18 @@ impl ConsumerGroup {
         Ok(reply)
     }
 
-    /// Finds or makes the member. Answers its id, whether the group must be kept anew, and whether somebody new came.
-    fn admit(
-        &mut self,
+    /// Whether the member may do what it asks, and as who. Changes nothing.
+    fn admission(
+        &self,
         request: &ConsumerHeartbeatRequest,
-        new_id: &str,
+        id: &Arc<str>,
         owned: Option<&Partitions>,
-        pulse: &Pulse<'_>,
-    ) -> Result<(Arc<str>, bool, bool), Refusal> {
-        let id: Arc<str> = match request.member_id.as_str() {
-            "" => Arc::from(new_id),
-            given => Arc::from(given),
-        };
+        config: &GroupConfig,
+    ) -> Result<Admission, Refusal> {
         let joins = request.member_epoch == JOINING;
-        let holder = match request.instance_id.as_deref() {
-            Some(instance) => self.static_members.get(instance).cloned(),
-            None => None,
-        };
-        if let (Some(instance), Some(holder)) = (request.instance_id.as_deref(), &holder)
-            && *holder != id
+        if let Some(instance) = request.instance_id.as_deref()
+            && let Some(holder) = self.static_members.get(instance)
+            && holder != id
         {
             if !joins {
                 return Err(Refusal::new(
@@ -179,94 +204,98 @@ impl ConsumerGroup {
                     format!("Static member {id} with instance id {instance} was fenced by member {holder}."),
                 ));
             }
-            self.take_over(instance, holder, &id)?;
-            return Ok((id, true, false));
-        }
-        if let Some(member) = self.members.get_mut(&id) {
-            if joins {
-                // It begins anew and says that it owns nothing.
-                for partition in member.holds().collect::<Vec<_>>() {
-                    self.holders.remove(&partition);
-                }
-                member.assigned.clear();
-                member.revoking.clear();
-                member.revoke_deadline_ms = None;
-                member.progress = Progress::Stable;
-                member.epoch = JOINING;
-                return Ok((id, true, false));
+            let away = self.members.get(holder).is_none_or(|member| member.epoch == AWAY);
+            if !away {
+                return Err(Refusal::new(
+                    ErrorCode::UnreleasedInstanceId,
+                    format!(
+                        "Static member {id} with instance id {instance} cannot join the group because the instance \
+                         id is owned by member {holder}."
+                    ),
+                ));
             }
-            check_epoch(member, request.member_epoch, owned)?;
-            return Ok((id, false, false));
+            return Ok(Admission::TakesOver(Arc::clone(holder)));
         }
-        if !joins {
-            return Err(self.unknown_member(&id));
-        }
-        if self.members.len() >= pulse.config.max_size {
-            return Err(Refusal::new(
+        match self.members.get(id) {
+            Some(_) if joins => Ok(Admission::BeginsAnew),
+            Some(member) => check_epoch(member, request.member_epoch, owned).map(|()| Admission::Stays),
+            None if !joins => Err(self.unknown_member(id)),
+            None if self.members.len() >= config.max_size => Err(Refusal::new(
                 ErrorCode::GroupMaxSizeReached,
                 format!(
                     "The group has reached its maximum capacity of {} members.",
-                    pulse.config.max_size
+                    config.max_size
                 ),
-            ));
+            )),
+            None => Ok(Admission::IsNew),
         }
-        let instance_id: Option<Arc<str>> = request.instance_id.as_deref().map(Arc::from);
-        if let Some(instance) = &instance_id {
-            self.static_members.insert(Arc::clone(instance), Arc::clone(&id));
-        }
-        let member = ConsumerMember {
-            id: Arc::clone(&id),
-            instance_id,
-            rack_id: None,
-            client: request.client.clone(),
-            epoch: JOINING,
-            previous_epoch: JOINING,
-            rebalance_timeout_ms: request.rebalance_timeout_ms,
-            topics: Default::default(),
-            regex: None,
-            matched: Default::default(),
-            assignor: None,
-            assigned: Partitions::new(),
-            revoking: Partitions::new(),
-            progress: Progress::Stable,
-            session_deadline_ms: pulse.now.monotonic_ms,
-            revoke_deadline_ms: None,
-        };
-        self.members.insert(Arc::clone(&id), member);
-        Ok((id, true, true))
     }
 
-    /// A static member that left for a while comes back, under another member id.
-    fn take_over(&mut self, instance: &str, old_id: &Arc<str>, new_id: &Arc<str>) -> Result<(), Refusal> {
-        let away = self.members.get(old_id).is_none_or(|member| member.epoch == AWAY);
-        if !away {
-            return Err(Refusal::new(
-                ErrorCode::UnreleasedInstanceId,
-                format!(
-                    "Static member {new_id} with instance id {instance} cannot join the group because the instance \
-                     id is owned by member {old_id}."
-                ),
-            ));
-        }
-        if let Some(mut member) = self.members.remove(old_id) {
-            for partition in member.holds().collect::<Vec<_>>() {
-                self.holders.remove(&partition);
+    fn admit(
+        &mut self,
+        admission: Admission,
+        request: &ConsumerHeartbeatRequest,
+        id: &Arc<str>,
+        pulse: &Pulse<'_>,
+    ) {
+        let instance_id: Option<Arc<str>> = request.instance_id.as_deref().map(Arc::from);
+        match admission {
+            Admission::Stays => {}
+            Admission::BeginsAnew => {
+                // It says that it owns nothing.
+                if let Some(mut member) = self.members.remove(id) {
+                    self.reset(&mut member);
+                    self.members.insert(Arc::clone(id), member);
+                }
             }
-            member.id = Arc::clone(new_id);
-            member.epoch = JOINING;
-            member.previous_epoch = JOINING;
-            member.assigned.clear();
-            member.revoking.clear();
-            member.revoke_deadline_ms = None;
-            member.progress = Progress::Stable;
-            self.members.insert(Arc::clone(new_id), member);
+            Admission::TakesOver(old_id) => {
+                if let Some(mut member) = self.members.remove(&old_id) {
+                    self.reset(&mut member);
+                    member.id = Arc::clone(id);
+                    member.previous_epoch = JOINING;
+                    self.members.insert(Arc::clone(id), member);
+                }
+                if let Some(target) = self.target.remove(&old_id) {
+                    self.target.insert(Arc::clone(id), target);
+                }
+            }
+            Admission::IsNew => {
+                let member = ConsumerMember {
+                    id: Arc::clone(id),
+                    instance_id: instance_id.clone(),
+                    rack_id: None,
+                    client: request.client.clone(),
+                    epoch: JOINING,
+                    previous_epoch: JOINING,
+                    rebalance_timeout_ms: request.rebalance_timeout_ms,
+                    topics: Default::default(),
+                    regex: None,
+                    matched: Default::default(),
+                    assignor: None,
+                    assigned: Partitions::new(),
+                    revoking: Partitions::new(),
+                    progress: Progress::Stable,
+                    session_deadline_ms: pulse.now.monotonic_ms,
+                    revoke_deadline_ms: None,
+                };
+                self.members.insert(Arc::clone(id), member);
+            }
         }
-        if let Some(target) = self.target.remove(old_id) {
-            self.target.insert(Arc::clone(new_id), target);
+        if let Some(instance) = instance_id {
+            self.static_members.insert(instance, Arc::clone(id));
         }
-        self.static_members
-            .insert(Arc::from(instance), Arc::clone(new_id));
-        Ok(())
+    }
+
+    /// Lets go of everything a member has.
+    fn reset(&mut self, member: &mut ConsumerMember) {
+        for partition in member.holds() {
+            self.holders.remove(&partition);
+        }
+        member.assigned.clear();
+        member.revoking.clear();
+        member.revoke_deadline_ms = None;
+        member.progress = Progress::Stable;
+        member.epoch = JOINING;
     }
 
     /// Takes what the member says of itself; whether its subscription or assignor changed.
