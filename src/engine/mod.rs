@@ -16,6 +16,7 @@ pub mod health;
 pub mod housekeeping;
 pub mod log_starts;
 mod observe;
+pub mod offline;
 pub mod positions;
 pub mod producer_ids;
 pub mod readers;

@@ -3,6 +3,7 @@ mod architecture;
 mod demo;
 #[cfg(feature = "peers")]
 mod embedded;
+mod plan_at_rest;
 mod readme;
 mod reasons;
 #[cfg(feature = "peers")]

@@ -1,16 +1,21 @@
 //! `tidemark plan`: what would this manifest delete, and who would lose what?
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
+use super::engine_flags::duration;
 use super::shared::runtime;
+use crate::engine::offline::AtRest;
 use crate::operator::control_client::ControlClient;
 use crate::operator::storage::Storage;
 use crate::resource::contract::{self, DesiredTopic, Owner, Verdict};
 use crate::resource::{desired, manifest};
+use crate::telemetry::clock::SystemClock;
 
 pub mod render;
 
@@ -18,6 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   tidemark plan -f orders.yaml                 ask the engine on this machine
   tidemark plan -f topics/ --control http://engine:9097 -o json
+  tidemark plan -f orders.yaml --data ./data   read a data directory at rest
   git diff --name-only | xargs tidemark plan -f
 
 Exit code: 0 everything applies safely, 2 something would be refused, 1 error.";
@@ -46,6 +52,12 @@ pub struct Plan {
         value_name = "URL"
     )]
     control: String,
+    /// Read this data directory instead, on which no engine runs; nothing in it is changed
+    #[arg(long, value_name = "DIR", conflicts_with = "control")]
+    data: Option<PathBuf>,
+    /// With --data: the check interval, which a reader must survive where `readers.headroom` says nothing
+    #[arg(long, env = "TIDEMARK_CHECK_INTERVAL", default_value = "5m", value_name = "DURATION", value_parser = duration)]
+    check_interval: Duration,
     /// A file with the bearer token of the control API
     #[arg(long, env = "TIDEMARK_CONTROL_TOKEN_FILE", value_name = "FILE")]
     control_token_file: Option<PathBuf>,
@@ -83,8 +95,13 @@ impl Plan {
     /// When a manifest has a fault, or the engine cannot be asked.
     pub fn run(self) -> anyhow::Result<Outcome> {
         let asked = self.read()?;
-        let storage = ControlClient::new(&self.control, self.control_token_file.clone())?;
-        let planned = runtime()?.block_on(ask(&storage, asked))?;
+        let planned = match &self.data {
+            Some(data) => runtime()?.block_on(async { read_at_rest(data, self.check_interval, asked) })?,
+            None => {
+                let storage = ControlClient::new(&self.control, self.control_token_file.clone())?;
+                runtime()?.block_on(ask(&storage, asked))?
+            }
+        };
         match self.output {
             Format::Json => println!("{}", serde_json::to_string_pretty(&planned)?),
             Format::Table => {
@@ -174,6 +191,35 @@ fn nobody() -> Owner {
         namespace: String::new(),
         name: String::new(),
     }
+}
+
+fn read_at_rest(data: &Path, check_interval: Duration, asked: Vec<Asked>) -> anyhow::Result<Vec<Planned>> {
+    let scratch = std::env::temp_dir().join(format!("tidemark-plan-{}", uuid::Uuid::new_v4()));
+    std::fs::create_dir(&scratch).with_context(|| format!("make {}", scratch.display()))?;
+    let at_rest = AtRest::open(data, &scratch, check_interval, Arc::new(SystemClock::new()));
+    if at_rest.is_err() {
+        // What it could not use it left; the error says why.
+        let _ = std::fs::remove_dir_all(&scratch);
+    }
+    let at_rest = at_rest?;
+    let plan = |asked: Asked| {
+        let Asked {
+            file,
+            line,
+            topic,
+            desired,
+        } = asked;
+        let verdict = at_rest
+            .plan(&topic, &desired)
+            .with_context(|| format!("plan {}:{line}", file.display()))?;
+        Ok(Planned {
+            topic,
+            file: file.display().to_string(),
+            line,
+            verdict,
+        })
+    };
+    asked.into_iter().map(plan).collect()
 }
 
 async fn ask(storage: &impl Storage, asked: Vec<Asked>) -> anyhow::Result<Vec<Planned>> {

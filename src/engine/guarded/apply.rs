@@ -393,7 +393,8 @@ pub(crate) fn seen(topic: &TopicState) -> Vec<Seen> {
         .collect()
 }
 
-fn check_partitions(partitions: &[PartitionConfig]) -> Result<BTreeMap<i32, Overrides>, Refusal> {
+/// Checks overrides of partitions, each with the key and the value named.
+pub(crate) fn check_partitions(partitions: &[PartitionConfig]) -> Result<BTreeMap<i32, Overrides>, Refusal> {
     let mut checked = BTreeMap::new();
     for PartitionConfig { partition, config } in partitions {
         let field = format!("partitionConfig[{partition}]");
