@@ -113,7 +113,7 @@ fn a_looser_limit_never_takes_more() {
 
 #[test]
 fn headroom_is_the_time_and_the_bytes_after_which_a_pass_takes_the_reader() {
-    for seed in rounds(10_000, 500_000) {
+    for seed in rounds(3_000, 300_000) {
         let mut random = Random::seeded(seed);
         let mut log = random_log(&mut random);
         log.naive.high_watermark = log.naive.end;
