@@ -35,9 +35,12 @@ pub struct FileSystem {
     pub read_only: bool,
 }
 
+/// A way to ask the file system that a path is on.
+pub type Ask = dyn Fn(&Path) -> std::io::Result<FileSystem> + Send + Sync;
+
 /// How the file system is asked; tests give other answers.
 #[derive(Clone)]
-pub struct AskFileSystem(pub Arc<dyn Fn(&Path) -> std::io::Result<FileSystem> + Send + Sync>);
+pub struct AskFileSystem(pub Arc<Ask>);
 
 impl Default for AskFileSystem {
     fn default() -> Self {

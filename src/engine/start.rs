@@ -57,6 +57,9 @@ pub(crate) struct Tasks {
     pub servers: Vec<tokio::task::JoinHandle<()>>,
 }
 
+/// A thread of the engine: its name and what it does until the engine stops.
+type Work = (&'static str, fn(&Engine));
+
 impl Engine {
     /// Starts an engine on the real file system. Must be called within a runtime.
     ///
@@ -227,7 +230,7 @@ impl Engine {
 
     fn start_threads(self: &Arc<Self>) -> Result<(), EngineError> {
         let mut tasks = self.tasks.lock();
-        let works: [(&'static str, fn(&Engine)); 2] = [
+        let works: [Work; 2] = [
             ("housekeeping", Engine::run_housekeeping),
             ("pending-changes", Engine::run_pending),
         ];

@@ -3,6 +3,12 @@
 //! `cells/` says once what is tested; `adapter` talks to the program of each client; `matrix` runs all cells with all clients and holds
 //! the list of what a client cannot do. kcat and Kafka's own tools have their cells in `kcat` and `tools`. With
 //! `TIDEMARK_CLIENTS_AGAINST=kafka` the same cells run against Apache Kafka: that is how one knows that a cell is right.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what a test needs it takes, or fails"
+)]
+
 #[path = "../support/mod.rs"]
 mod support;
 

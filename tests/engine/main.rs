@@ -1,5 +1,11 @@
 //! The engine as a whole: a real one on a temporary directory, with a clock that the test moves, reached as its users reach it: over the
 //! Kafka protocol and the control API. No peers are needed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what a test needs it takes, or fails"
+)]
+
 #[path = "../../fuzz/entry_points.rs"]
 #[allow(dead_code)]
 mod entry_points;

@@ -1,4 +1,10 @@
 //! Apache Kafka 4.4.0 as the judge: what it does with the same records, settings and directories. Needs the peers: `tests/run kafka`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what a test needs it takes, or fails"
+)]
+
 #[path = "../support/mod.rs"]
 mod support;
 

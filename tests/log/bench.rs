@@ -290,6 +290,9 @@ pub fn out_of_range<T>(read: Result<T, ReadError>) -> bool {
     matches!(read, Err(ReadError::OffsetOutOfRange { .. }))
 }
 
+/// Timestamp, key, value.
+type MakerRecord = (i64, Option<Vec<u8>>, Option<Vec<u8>>);
+
 /// What a batch is made of.
 #[derive(Debug, Clone)]
 pub struct Maker {
@@ -301,7 +304,7 @@ pub struct Maker {
     pub transactional: bool,
     pub control: bool,
     /// Timestamp, key, value.
-    pub records: Vec<(i64, Option<Vec<u8>>, Option<Vec<u8>>)>,
+    pub records: Vec<MakerRecord>,
 }
 
 impl Default for Maker {

@@ -1,6 +1,12 @@
 //! The partition log held to Kafka's rules: numbered scenarios, worked examples, a model, faults.
 //!
 //! The numbers are those of the scenario tables that the README of this folder lists, together with the ones that lie outside.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what a test needs it takes, or fails"
+)]
+
 #[allow(dead_code)]
 mod bench;
 

@@ -1,4 +1,10 @@
 //! The operator on a real API server and etcd. Needs the peers: `tests/run operator`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what a test needs it takes, or fails"
+)]
+
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -156,32 +156,32 @@ fn away() -> Response {
 }
 
 /// The lock, unless nobody is there.
-fn enter(engine: &Mutex<Engine>) -> Result<MutexGuard<'_, Engine>, Response> {
+fn enter(engine: &Mutex<Engine>) -> Option<MutexGuard<'_, Engine>> {
     let mut engine = engine.lock().expect("no panic under the lock");
     engine.requests += 1;
-    if engine.away { Err(away()) } else { Ok(engine) }
+    (!engine.away).then_some(engine)
 }
 
 async fn list(State((engine, _)): State<Shared>) -> Response {
     match enter(&engine) {
-        Ok(engine) => Json(json!({"topics": engine.topics.values().collect::<Vec<_>>()})).into_response(),
-        Err(away) => away,
+        Some(engine) => Json(json!({"topics": engine.topics.values().collect::<Vec<_>>()})).into_response(),
+        None => away(),
     }
 }
 
 async fn observe(State((engine, _)): State<Shared>, Path(topic): Path<String>) -> Response {
     match enter(&engine) {
-        Ok(engine) => match engine.topics.get(&topic) {
+        Some(engine) => match engine.topics.get(&topic) {
             Some(found) => Json(found).into_response(),
             None => problem(StatusCode::NOT_FOUND, "topicNotFound", "no such topic"),
         },
-        Err(away) => away,
+        None => away(),
     }
 }
 
 async fn listen(State((engine, events)): State<Shared>) -> Response {
-    if let Err(away) = enter(&engine) {
-        return away;
+    if enter(&engine).is_none() {
+        return away();
     }
     let listener = events.subscribe();
     let stream = futures::stream::unfold(listener, |mut listener| async move {
@@ -220,8 +220,8 @@ async fn apply(
     Json(desired): Json<DesiredTopic>,
 ) -> Response {
     let mut engine = match enter(&engine) {
-        Ok(engine) => engine,
-        Err(away) => return away,
+        Some(engine) => engine,
+        None => return away(),
     };
     engine.changes.push(format!("PUT {name}"));
     let collides = |other: &String| other != &name && other.replace('.', "_") == name.replace('.', "_");
@@ -296,8 +296,8 @@ async fn delete(
     Query(request): Query<DeleteTopic>,
 ) -> Response {
     let mut engine = match enter(&engine) {
-        Ok(engine) => engine,
-        Err(away) => return away,
+        Some(engine) => engine,
+        None => return away(),
     };
     engine.changes.push(format!("DELETE {name} {:?}", request.policy));
     let reader = engine.reader_at;

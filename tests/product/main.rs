@@ -1,4 +1,10 @@
 //! Tidemark as a product: what a newcomer meets, and the shape of the house.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what a test needs it takes, or fails"
+)]
+
 mod architecture;
 mod demo;
 #[cfg(feature = "peers")]

@@ -27,7 +27,10 @@ fn fetch(fetchers: &Fetchers, client: &Client, partition: i32, offset: i64, ms: 
     moved.map_or(0, |(_, moved)| moved.len())
 }
 
-fn offsets(fetchers: &Fetchers, ms: i64) -> Vec<(String, Vec<(i32, Vec<i64>)>)> {
+/// Name of a fetcher and, by partition, its offsets.
+type Shown = (String, Vec<(i32, Vec<i64>)>);
+
+fn offsets(fetchers: &Fetchers, ms: i64) -> Vec<Shown> {
     let found = fetchers.on("t", TOPIC, ms);
     found
         .into_iter()

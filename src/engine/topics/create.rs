@@ -160,12 +160,12 @@ impl Engine {
         &self,
         mut record: TopicRecord,
         mut partitions: Vec<PartitionState>,
-    ) -> Result<Arc<TopicState>, (TopicRecord, LogError)> {
+    ) -> Result<Arc<TopicState>, (Box<TopicRecord>, LogError)> {
         let logs = self.directory.logs();
         for partition in record.directories..record.partitions {
             match self.make_partition(&logs, &record, partition) {
                 Ok(log) => partitions.push(PartitionState::online(log)),
-                Err(error) => return Err((record, error)),
+                Err(error) => return Err((Box::new(record), error)),
             }
             fail::fail_point!("topics::one-directory-made");
         }
@@ -175,7 +175,7 @@ impl Engine {
                 path: logs,
                 source,
             };
-            return Err((record, error));
+            return Err((Box::new(record), error));
         }
         record.directories = record.partitions;
         let mut batch = Batch::new();
@@ -186,7 +186,7 @@ impl Engine {
                 path: self.directory.state(),
                 source: error.to_io_error(),
             };
-            return Err((record, error));
+            return Err((Box::new(record), error));
         }
         fail::fail_point!("topics::directories-made");
         let (state, _) = self.topic_state(record, partitions);

@@ -28,6 +28,9 @@ impl GroupOffsets {
     }
 }
 
+/// Group -> partition -> what is remembered.
+type FormerOfGroups = BTreeMap<Arc<str>, BTreeMap<i32, FormerPosition>>;
+
 /// The positions of all groups.
 #[derive(Debug, Default)]
 pub struct Offsets {
@@ -35,7 +38,7 @@ pub struct Offsets {
     /// Topic -> groups with a commit on it.
     readers: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Topic -> group -> partition -> what is remembered.
-    former: BTreeMap<Arc<str>, BTreeMap<Arc<str>, BTreeMap<i32, FormerPosition>>>,
+    former: BTreeMap<Arc<str>, FormerOfGroups>,
     former_count: usize,
 }
 

@@ -353,13 +353,13 @@ proptest! {
         for step in steps {
             let restarts = matches!(step, Step::Restart);
             clients.step(step);
-            let snapshots = clients.harness.kept.iter().filter_map(|record| match record {
+            let mut snapshots = clients.harness.kept.iter().filter_map(|record| match record {
                 crate::wire::groups::record::Record::Group {
                     snapshot: crate::wire::groups::record::GroupSnapshot::Classic(group), ..
                 } => Some(group.generation),
                 _ => None,
             });
-            let last = snapshots.last().unwrap_or(0);
+            let last = snapshots.next_back().unwrap_or(0);
             prop_assert!(restarts || last >= kept, "the generation went from {} back to {}", kept, last);
             kept = last;
         }

@@ -38,7 +38,10 @@ fn assign(
     })
 }
 
-fn shown(assignment: &Assignment) -> Vec<(String, Vec<(u128, Vec<i32>)>)> {
+/// A member and, by topic, its partitions.
+type Shown = (String, Vec<(u128, Vec<i32>)>);
+
+fn shown(assignment: &Assignment) -> Vec<Shown> {
     assignment
         .iter()
         .map(|(id, partitions)| {
