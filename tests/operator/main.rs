@@ -14,6 +14,7 @@ mod gitops;
 mod permissions;
 mod proxy;
 mod running;
+mod scale;
 mod scenes;
 mod schema;
 mod stub;
