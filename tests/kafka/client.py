@@ -28,7 +28,8 @@ from confluent_kafka.admin import (
 
 bootstrap, command, arguments = sys.argv[1], sys.argv[2], sys.argv[3:]
 common = {"bootstrap.servers": bootstrap}
-PATIENCE = 60
+# Long enough for a loaded two-core machine.
+PATIENCE = 180
 
 
 def unhex(text):
