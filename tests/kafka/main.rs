@@ -11,6 +11,7 @@ mod support;
 mod broker;
 mod directory;
 mod from_kafka;
+mod group_side;
 mod groups;
 mod pair;
 mod to_kafka;
