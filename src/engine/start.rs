@@ -78,13 +78,20 @@ impl Engine {
     /// # Errors
     /// As [`Self::start`].
     pub async fn start_on(config: EngineConfig, platform: Platform) -> Result<Arc<Self>, EngineError> {
+        // Whose the directory is comes first: nothing is listened on for a directory that is not ours.
+        let claim = Claim {
+            cluster_id: config.identity.clone(),
+            node_id: config.node_id,
+            adopt: config.adopt,
+        };
+        let directory = DataDirectory::open(&config.data, &claim)?;
         let stop = CancellationToken::new();
         let control = Control::new(config.control_token.clone(), stop.clone());
         let serving = match config.control {
             Some(address) => Some(control.clone().serve(address).await?),
             None => None,
         };
-        let engine = match Self::assemble(config, platform, stop.clone()).await {
+        let engine = match Self::assemble(config, directory, platform, stop.clone()).await {
             Ok(engine) => engine,
             Err(error) => {
                 stop.cancel();
@@ -125,11 +132,12 @@ impl Engine {
 
     async fn assemble(
         config: EngineConfig,
+        directory: DataDirectory,
         platform: Platform,
         stop: CancellationToken,
     ) -> Result<Arc<Self>, EngineError> {
         let stopped = stop.clone();
-        let engine = tokio::task::spawn_blocking(move || Self::load(config, platform, stopped))
+        let engine = tokio::task::spawn_blocking(move || Self::load(config, directory, platform, stopped))
             .await
             .map_err(|error| EngineError::Thread {
                 what: "the loader",
@@ -157,17 +165,12 @@ impl Engine {
     /// Opens everything and serves nothing.
     fn load(
         mut config: EngineConfig,
+        directory: DataDirectory,
         platform: Platform,
         stop: CancellationToken,
     ) -> Result<Arc<Self>, EngineError> {
         let Platform { files, ask } = platform;
         config.defaults = alter::check(&config.defaults, "KEY").map_err(EngineError::Defaults)?;
-        let claim = Claim {
-            cluster_id: config.identity.clone(),
-            node_id: config.node_id,
-            adopt: config.adopt,
-        };
-        let directory = DataDirectory::open(&config.data, &claim)?;
         let store = Store::open(&directory.state())?;
         let logs = directory.logs();
         let log_starts = DurableLogStarts::load(store.clone(), Arc::clone(&files), &logs)?;
