@@ -85,9 +85,6 @@ async fn an_idle_connection_is_closed() {
     let (address, _stop) = broker.serve(limits).await;
     let mut silent = TcpStream::connect(address).await.unwrap();
     assert_eq!(closed(&mut silent).await, 0);
-    let mut client = Client::connect(address, "honest").await.unwrap();
-    client.call(0, &ApiVersionsRequest::default()).await.unwrap();
-    is_served(address).await;
 }
 
 #[tokio::test]

@@ -24,3 +24,5 @@ pub mod schema;
 pub mod server;
 #[cfg(test)]
 mod test_broker;
+#[cfg(test)]
+mod test_requests;

@@ -342,3 +342,7 @@ fn write_partition(out: &mut BytesMut, version: i16, index: i32, outcome: &Resul
     }
     encode::no_tagged_fields(out, flexible);
 }
+
+#[cfg(test)]
+#[path = "produce_tests.rs"]
+mod tests;

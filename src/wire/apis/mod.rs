@@ -128,3 +128,5 @@ pub fn group_apis<S: Broker + GroupService>() -> Vec<Entry<S>> {
 mod every_api_tests;
 #[cfg(test)]
 mod every_group_api_tests;
+#[cfg(test)]
+mod topics_tests;

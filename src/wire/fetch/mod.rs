@@ -415,3 +415,7 @@ fn count<S: Broker>(server: &Server<S>, asked: &[Asked], found: &[Found]) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "fetch_tests.rs"]
+mod tests;
