@@ -94,7 +94,7 @@ async fn no_acknowledged_commit_is_lost_over_a_hundred_kills() {
         *commits.lock() = now;
     }
     assert!(
-        acknowledged > 1_000,
+        acknowledged > 200,
         "{acknowledged} commits are too few to say anything"
     );
 }
