@@ -135,7 +135,8 @@ pub struct Claim {
 pub struct DataDirectory {
     root: PathBuf,
     identity: Identity,
-    lock: Mutex<Option<File>>,
+    /// Ours on `DATA/lock`, and Kafka's on `DATA/logs/.lock`.
+    locks: Mutex<Option<(File, Option<File>)>>,
 }
 
 impl DataDirectory {
@@ -164,6 +165,7 @@ impl DataDirectory {
         };
         let identity = settle(root, found.clone(), claim)?;
         make_directory(&logs)?;
+        let kafka_lock = lock_out_kafka(&logs)?;
         if found.as_ref() != Some(&identity) || !root.join("identity.json").exists() {
             write_identity(root, &identity)?;
         }
@@ -171,13 +173,13 @@ impl DataDirectory {
         Ok(Self {
             root: root.to_path_buf(),
             identity,
-            lock: Mutex::new(Some(lock)),
+            locks: Mutex::new(Some((lock, kafka_lock))),
         })
     }
 
     /// Gives the lock back: nothing is touched after this.
     pub fn release(&self) {
-        *self.lock.lock() = None;
+        *self.locks.lock() = None;
     }
 
     /// The directory itself.
@@ -257,6 +259,35 @@ fn lock(path: &Path, try_lock: impl Fn(&File) -> Result<(), Errno>) -> Result<Fi
         .write_all_at(line.as_bytes(), 0)
         .and_then(|()| file.set_len(line.len() as u64));
     Ok(file)
+}
+
+/// Takes the lock that a Kafka broker would take on the log directory (its `FileLock`: a POSIX lock on `.lock`), so that
+/// neither starts on it while the other runs. A disk too full for the empty file is no reason not to start.
+fn lock_out_kafka(logs: &Path) -> Result<Option<File>, DataDirectoryError> {
+    let path = logs.join(".lock");
+    let file = match open_no_follow(&path, OFlags::RDWR | OFlags::CREATE) {
+        Ok(file) => file,
+        Err(DataDirectoryError::Io { cause, .. })
+            if matches!(
+                cause.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            ) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK | Errno::ACCESS) => Err(DataDirectoryError::InUse {
+            path,
+            holder: "a Kafka broker".to_owned(),
+        }),
+        Err(errno) => Err(DataDirectoryError::LockUnsupported {
+            path,
+            errno: errno.into(),
+        }),
+    }
 }
 
 fn settle(root: &Path, found: Option<Identity>, claim: &Claim) -> Result<Identity, DataDirectoryError> {

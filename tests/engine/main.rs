@@ -26,6 +26,7 @@ mod hammer;
 mod hostile;
 mod kill;
 mod kill_load;
+mod log_directory;
 mod members;
 mod readers;
 mod scene;
