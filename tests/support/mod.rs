@@ -8,6 +8,7 @@
 pub mod kafka;
 pub mod kcat;
 pub mod kube;
+pub mod node;
 pub mod peers;
 pub mod ports;
 pub mod process;
