@@ -109,11 +109,16 @@ impl PartitionLog {
         Ok(found.filter(|found| found.offset < self.visible_end(isolation)))
     }
 
-    /// The leader epoch at the log start, if the epochs are known that far back.
-    pub fn epoch_at_log_start(&self) -> Option<i32> {
+    /// The leader epoch at the log start, if the epochs are known that far back; the leader's own where no record has one.
+    pub fn epoch_at_log_start(&self, leader_epoch: i32) -> Option<i32> {
         let writer = self.writer.lock();
-        let log_start = self.view.lock().log_start;
-        let first = writer.epochs.entries().first()?;
+        let (log_start, log_end) = {
+            let view = self.view.lock();
+            (view.log_start, view.log_end)
+        };
+        let Some(first) = writer.epochs.entries().first() else {
+            return (log_start == log_end).then_some(leader_epoch);
+        };
         (first.start_offset <= log_start).then_some(first.epoch)
     }
 
@@ -144,6 +149,23 @@ impl PartitionLog {
         let writer = self.writer.lock();
         let log_end = self.view.lock().log_end;
         writer.epochs.end_offset_for(epoch, log_end)
+    }
+
+    /// [`PartitionLog::end_offset_for_epoch`] on the leader of `leader_epoch`: from its election on, that epoch begins at the log end, even
+    /// before it has a record.
+    pub fn end_offset_as_leader(&self, epoch: i32, leader_epoch: i32) -> (i32, i64) {
+        let writer = self.writer.lock();
+        let log_end = self.view.lock().log_end;
+        if writer
+            .epochs
+            .latest()
+            .is_some_and(|latest| latest.epoch >= leader_epoch)
+        {
+            return writer.epochs.end_offset_for(epoch, log_end);
+        }
+        let mut epochs = writer.epochs.clone();
+        epochs.assign(leader_epoch, log_end);
+        epochs.end_offset_for(epoch, log_end)
     }
 
     fn visible_end(&self, isolation: Isolation) -> i64 {

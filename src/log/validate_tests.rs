@@ -135,6 +135,20 @@ fn s098_s099_timestamps_of_create_time() {
 }
 
 #[test]
+fn the_record_to_blame_is_named_in_a_compressed_batch_too() {
+    for codec in Codec::ALL {
+        let bytes = batch_of(&[(None, NOW), (None, NOW - 9), (None, NOW + 7_200_000)], codec);
+        match run(&bytes, &rules()).unwrap_err() {
+            AppendError::InvalidTimestamp { records, .. } => {
+                let indexes: Vec<i32> = records.iter().map(|record| record.index).collect();
+                assert_eq!(indexes, [2], "{codec:?}");
+            }
+            other => panic!("{codec:?}: {other}"),
+        }
+    }
+}
+
+#[test]
 fn one_bad_timestamp_makes_the_whole_refusal_one_of_timestamps() {
     let mut rules = rules();
     rules.compacted = true;

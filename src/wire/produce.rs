@@ -10,8 +10,9 @@ use bytes::{BufMut, BytesMut};
 use uuid::Uuid;
 
 use crate::log::append::{Appended, Origin};
-use crate::log::batch::HEADER_LEN;
+use crate::log::batch::{self, HEADER_LEN};
 use crate::log::error::{AppendError, RecordError};
+use crate::log::validate;
 use crate::wire::broker::{Broker, Refusal, Topic};
 use crate::wire::connection::Ended;
 use crate::wire::encode;
@@ -129,6 +130,8 @@ fn read(version: i16, body: &[u8]) -> Result<Asked<'_>, Malformed> {
 struct Rejected {
     refusal: Refusal,
     records: Vec<RecordError>,
+    /// Log start offset, -1 where the log was not asked or Kafka does not tell it.
+    log_start: i64,
 }
 
 impl From<Refusal> for Rejected {
@@ -136,6 +139,7 @@ impl From<Refusal> for Rejected {
         Self {
             refusal,
             records: Vec::new(),
+            log_start: -1,
         }
     }
 }
@@ -149,7 +153,28 @@ impl From<AppendError> for Rejected {
             }
             _ => Vec::new(),
         };
-        Self { refusal, records }
+        Self {
+            refusal,
+            records,
+            log_start: -1,
+        }
+    }
+}
+
+/// Whether the answer to a failed append still tells the log start offset: for what is wrong with records and sequences it does, for
+/// sizes, checksums and storage it does not (`ReplicaManager.appendRecordsToLocalLog`).
+fn tells_log_start(error: &AppendError) -> bool {
+    match error {
+        AppendError::InvalidRecord { .. }
+        | AppendError::InvalidTimestamp { .. }
+        | AppendError::UnsupportedCompressionType(_)
+        | AppendError::OutOfOrderSequence { .. }
+        | AppendError::InvalidProducerEpoch { .. }
+        | AppendError::InvalidTxnState { .. } => true,
+        AppendError::CorruptMessage(_)
+        | AppendError::MessageTooLarge { .. }
+        | AppendError::RecordListTooLarge { .. }
+        | AppendError::Storage(_) => false,
     }
 }
 
@@ -169,15 +194,22 @@ pub(crate) async fn answer<S: Broker>(service: &Arc<S>, call: &Call, body: &[u8]
             TopicKey::Name(name) => service.topic(name),
             TopicKey::Id(id) => service.topic_by_id(id),
         };
-        for asked in asked.partitions.get(topic.partitions.clone()).unwrap_or_default() {
-            let records = asked
+        for partition in asked.partitions.get(topic.partitions.clone()).unwrap_or_default() {
+            let records = partition
                 .records
                 .clone()
                 .and_then(|range| body.get(range))
                 .unwrap_or_default();
             let outcome = match &refused {
                 Some(refusal) => Err(refusal.clone().into()),
-                None => append(call.version, topic.key, known.as_deref(), asked.index, records),
+                None => append(
+                    call.version,
+                    asked.acks,
+                    topic.key,
+                    known.as_deref(),
+                    partition.index,
+                    records,
+                ),
             };
             if let Ok((partition, done)) = &outcome {
                 bytes = bytes.saturating_add(records.len() as u64);
@@ -211,10 +243,6 @@ pub(crate) async fn answer<S: Broker>(service: &Arc<S>, call: &Call, body: &[u8]
 
 /// What keeps a request from being taken as a whole.
 fn refuse_all<S: Broker>(service: &S, asked: &Asked<'_>) -> Option<Refusal> {
-    if !(-1..=1).contains(&asked.acks) {
-        let message = format!("acks is {}, where -1, 0 and 1 are known.", asked.acks);
-        return Some(Refusal::new(ErrorCode::InvalidRequiredAcks, message));
-    }
     if asked.transactional {
         return Some(Refusal::new(ErrorCode::InvalidRequest, NO_TRANSACTIONS));
     }
@@ -223,6 +251,7 @@ fn refuse_all<S: Broker>(service: &S, asked: &Asked<'_>) -> Option<Refusal> {
 
 fn append(
     version: i16,
+    acks: i16,
     key: TopicKey<'_>,
     topic: Option<&Topic>,
     index: i32,
@@ -234,6 +263,14 @@ fn append(
             TopicKey::Id(id) => rejected(ErrorCode::UnknownTopicId, format!("No topic has the id {id}.")),
         });
     };
+    let partition = topic
+        .partition(index)
+        .ok_or_else(|| Refusal::unknown_partition(&topic.name, index))?;
+    check_request(version, records)?;
+    if !(-1..=1).contains(&acks) {
+        let message = format!("acks is {acks}, where -1, 0 and 1 are known.");
+        return Err(rejected(ErrorCode::InvalidRequiredAcks, message));
+    }
     if topic.internal {
         let message = format!(
             "The topic {} is internal and takes no records from clients.",
@@ -241,9 +278,6 @@ fn append(
         );
         return Err(rejected(ErrorCode::InvalidTopicException, message));
     }
-    let partition = topic
-        .partition(index)
-        .ok_or_else(|| Refusal::unknown_partition(&topic.name, index))?;
     let log = partition.log().ok_or_else(|| {
         let reason = partition.offline_reason().unwrap_or_default();
         rejected(
@@ -251,19 +285,31 @@ fn append(
             format!("Partition {}-{index} is offline: {reason}", topic.name),
         )
     })?;
-    check_request(version, records)?;
-    let appended = log.append_buffered(records, partition.leader_epoch(), Origin::Client)?;
-    Ok((Arc::clone(partition), appended))
+    match log.append_buffered(records, partition.leader_epoch(), Origin::Client) {
+        Ok(appended) => Ok((Arc::clone(partition), appended)),
+        Err(error) => {
+            let log_start = if tells_log_start(&error) {
+                log.log_start()
+            } else {
+                -1
+            };
+            Err(Rejected {
+                log_start,
+                ..error.into()
+            })
+        }
+    }
 }
 
 /// What a Produce request may hold for one partition, beyond what the log checks of every batch.
 fn check_request(version: i16, records: &[u8]) -> Result<(), Rejected> {
     let Some(header) = records.first_chunk::<HEADER_LEN>() else {
-        // Nothing, or less than a batch: the log says what is wrong with it.
+        validate::single_batch(records)?;
         return Ok(());
     };
     let attributes = u16::from_be_bytes([header[ATTRIBUTES_AT], header[ATTRIBUTES_AT + 1]]);
-    if attributes & CODEC_MASK == CODEC_ZSTD && version < WITH_ZSTD {
+    let is_there = batch::batches(records).next().is_some();
+    if is_there && attributes & CODEC_MASK == CODEC_ZSTD && version < WITH_ZSTD {
         return Err(rejected(
             ErrorCode::UnsupportedCompressionType,
             format!("Produce version {version} does not know zstd; {WITH_ZSTD} is the first that does."),
@@ -272,6 +318,7 @@ fn check_request(version: i16, records: &[u8]) -> Result<(), Rejected> {
     if attributes & TRANSACTIONAL != 0 {
         return Err(rejected(ErrorCode::InvalidRequest, NO_TRANSACTIONS));
     }
+    validate::single_batch(records)?;
     Ok(())
 }
 
@@ -315,7 +362,7 @@ fn write_partition(out: &mut BytesMut, version: i16, index: i32, outcome: &Resul
             done.log_append_time_ms,
             done.log_start_offset,
         ),
-        Err(rejected) => (rejected.refusal.code, -1, -1, -1),
+        Err(rejected) => (rejected.refusal.code, -1, -1, rejected.log_start),
     };
     out.put_i32(index);
     out.put_i16(code.code());

@@ -100,6 +100,15 @@ async fn errors_are_told_per_partition_and_the_rest_is_appended() {
     )
     .await;
     assert_eq!(codes(&response), [(0, 0, 0), (1, 2, -1), (2, 3, -1)]);
+    let mut counted_wrongly = BytesMut::from(&good[..]);
+    counted_wrongly[60] += 1;
+    let crc = crc32c::crc32c(&counted_wrongly[21..]);
+    counted_wrongly[17..21].copy_from_slice(&crc.to_be_bytes());
+    let refused = produce(&mut client, &topic, 9, vec![(0, counted_wrongly.freeze())]).await;
+    assert_eq!(codes(&refused), [(0, 87, -1)]);
+    // Records that are refused leave the log start told, a checksum does not.
+    assert_eq!(refused.responses[0].partition_responses[0].log_start_offset, 0);
+    assert_eq!(response.responses[0].partition_responses[1].log_start_offset, -1);
     assert!(
         response.responses[0].partition_responses[1]
             .error_message
@@ -127,6 +136,16 @@ async fn errors_are_told_per_partition_and_the_rest_is_appended() {
 
     let request = produce_request(&topic, 9, 2, vec![(0, good.clone())]);
     assert_eq!(codes(&client.call(9, &request).await.unwrap()), [(0, 21, -1)]);
+    // A batch that is cut off is none, whatever its codec.
+    let torn = zstd.clone().freeze().slice(..zstd.len() - 1);
+    let response = produce(&mut client, &topic, 6, vec![(0, torn)]).await;
+    assert_eq!(codes(&response), [(0, 87, -1)]);
+    // What is wrong with the place or the batch comes before the acks.
+    let request = produce_request(&topic, 6, 2, vec![(0, zstd.freeze()), (9, good.clone())]);
+    assert_eq!(
+        codes(&client.call(6, &request).await.unwrap()),
+        [(0, 76, -1), (9, 3, -1)]
+    );
     let response = produce(&mut client, &internal, 9, vec![(0, good.clone())]).await;
     assert_eq!(codes(&response), [(0, 17, -1)]);
 

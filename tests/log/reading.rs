@@ -263,6 +263,13 @@ fn leader_epochs_end_where_the_next_begins() {
     assert_eq!(bench.log().end_offset_for_epoch(3), (2, 7));
     assert_eq!(bench.log().end_offset_for_epoch(5), (5, 9));
     assert_eq!(bench.log().end_offset_for_epoch(6), (-1, -1));
+    // A leader's own epoch begins when it is elected, not with its first record.
+    assert_eq!(bench.log().end_offset_as_leader(6, 7), (5, 9));
+    assert_eq!(bench.log().end_offset_as_leader(7, 7), (7, 9));
+    assert_eq!(bench.log().end_offset_as_leader(8, 7), (-1, -1));
+    let empty = Bench::new(&[]);
+    assert_eq!(empty.log().end_offset_as_leader(0, 0), (0, 0));
+    assert_eq!(empty.log().epoch_at_log_start(0), Some(0));
     let bytes = std::fs::read(bench.file("00000000000000000000.log")).unwrap();
     let epochs: Vec<i32> = batch::batches(&bytes)
         .map(|batch| batch.unwrap().header.leader_epoch)

@@ -129,6 +129,14 @@ fn broker_synonyms(key: &TopicKey, engine_default: Option<&String>) -> Vec<Confi
     let mut synonyms = Vec::new();
     if let Some(value) = engine_default {
         synonyms.push(synonym(name, value, ConfigSource::StaticBroker));
+        // The last of several competing settings has a default of its own, in its own unit.
+        let competing = key.broker_names.get(1..).and_then(<[_]>::last);
+        let default = key.default.and_then(|value| value.parse::<i64>().ok());
+        if let (Some(last), Some(default)) = (competing, default)
+            && let Some(value) = default.checked_div(last.factor)
+        {
+            synonyms.push(synonym(last.name, &value.to_string(), ConfigSource::Default));
+        }
     }
     if let (Some(value), 1) = (key.default, key.broker_names.len()) {
         if key.name == "min.insync.replicas" && engine_default.is_none() {
@@ -210,7 +218,10 @@ mod tests {
         assert_eq!(retention.source, ConfigSource::StaticBroker);
         assert_eq!(
             sources(retention),
-            [("log.retention.ms", "5", ConfigSource::StaticBroker)]
+            [
+                ("log.retention.ms", "5", ConfigSource::StaticBroker),
+                ("log.retention.hours", "168", ConfigSource::Default),
+            ]
         );
         let segment = of(&entries, "segment.bytes");
         assert_eq!(segment.source, ConfigSource::DynamicTopic);

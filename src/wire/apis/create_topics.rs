@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use kafka_protocol::messages::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
+use kafka_protocol::messages::create_topics_request::{
+    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
+};
 use kafka_protocol::messages::create_topics_response::{CreatableTopicConfigs, CreatableTopicResult};
 use kafka_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse, TopicName};
 
@@ -49,8 +51,9 @@ impl<S: Broker> Api<S> for CreateTopics {
                     continue;
                 }
             }
+            let asked = topic.configs.clone();
             results.push(match create(&*broker, topic, request.validate_only).await {
-                Ok(created) => describe(name, created),
+                Ok(created) => describe(name, created, &asked),
                 Err(refusal) => refused(name, refusal),
             });
         }
@@ -64,14 +67,13 @@ async fn create<S: Broker>(
     validate_only: bool,
 ) -> Result<CreatedTopic, Refusal> {
     let partitions = if topic.assignments.is_empty() {
-        check_replication(topic.replication_factor)?;
-        check_partitions(topic.num_partitions)?
+        check_counts(topic.num_partitions, topic.replication_factor)
     } else {
-        check_assignments(&topic, broker.node_id())?
+        check_assignments(&topic, broker.node_id())
     };
-    let new = NewTopic {
+    let mut new = NewTopic {
         name: topic.name.to_string(),
-        partitions,
+        partitions: None,
         config: topic
             .configs
             .into_iter()
@@ -83,7 +85,26 @@ async fn create<S: Broker>(
             })
             .collect(),
     };
-    broker.create_topic(new, validate_only).await
+    match partitions {
+        Ok(partitions) => {
+            new.partitions = partitions;
+            broker.create_topic(new, validate_only).await
+        }
+        Err(refusal) => {
+            // What is wrong with the name or the settings comes first, as in Kafka.
+            broker.create_topic(new, true).await?;
+            Err(refusal)
+        }
+    }
+}
+
+/// In Kafka's order: counts that cannot be, then the one that this single broker cannot reach.
+fn check_counts(partitions: i32, replicas: i16) -> Result<Option<i32>, Refusal> {
+    if replicas > 1 {
+        check_partitions(partitions)?;
+    }
+    check_replication(replicas)?;
+    check_partitions(partitions)
 }
 
 fn check_replication(factor: i16) -> Result<(), Refusal> {
@@ -149,11 +170,14 @@ fn refused(name: TopicName, refusal: Refusal) -> CreatableTopicResult {
         .with_configs(Some(Vec::new()))
 }
 
-fn describe(name: TopicName, created: CreatedTopic) -> CreatableTopicResult {
+/// The settings that were asked for are answered as they were written, unlike in DescribeConfigs.
+fn describe(name: TopicName, created: CreatedTopic, asked: &[CreatableTopicConfig]) -> CreatableTopicResult {
     let configs = created.config.into_iter().map(|entry| {
+        let written = asked.iter().find(|config| *config.name == *entry.name);
+        let written = written.and_then(|config| config.value.clone());
         CreatableTopicConfigs::default()
             .with_name(text(entry.name))
-            .with_value(entry.value.map(text))
+            .with_value(written.or(entry.value.map(text)))
             .with_read_only(entry.read_only)
             .with_config_source(entry.source as i8)
     });

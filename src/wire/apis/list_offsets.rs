@@ -118,23 +118,25 @@ fn look_up(
     isolation: Isolation,
     version: i16,
 ) -> Result<Option<FoundOffset>, ErrorCode> {
-    let partition = topic.and_then(|topic| topic.partition(asked.partition_index));
-    let partition = partition.ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    partition.check_leader_epoch(asked.current_leader_epoch)?;
-    let log = partition.log().ok_or(ErrorCode::KafkaStorageError)?;
+    // Before anything is looked for, as in Kafka.
     let known_since = match asked.timestamp {
         MAX_TIMESTAMP => 7,
         EARLIEST_LOCAL => 8,
         LATEST_TIERED => 9,
         EARLIEST_PENDING_UPLOAD => 11,
-        _ => 1,
+        LATEST | EARLIEST | 0.. => 1,
+        _ => return Err(ErrorCode::UnsupportedVersion),
     };
     if version < known_since {
         return Err(ErrorCode::UnsupportedVersion);
     }
+    let partition = topic.and_then(|topic| topic.partition(asked.partition_index));
+    let partition = partition.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    partition.check_leader_epoch(asked.current_leader_epoch)?;
+    let log = partition.log().ok_or(ErrorCode::KafkaStorageError)?;
     match asked.timestamp {
         LATEST => Ok(Some(latest(partition, log, isolation))),
-        EARLIEST | EARLIEST_LOCAL => Ok(Some(earliest(log))),
+        EARLIEST | EARLIEST_LOCAL => Ok(Some(earliest(partition, log))),
         MAX_TIMESTAMP => log
             .max_timestamp(isolation)
             .map_err(|error| refusal::read_code(&error)),
@@ -159,10 +161,10 @@ fn latest(partition: &Partition, log: &PartitionLog, isolation: Isolation) -> Fo
     }
 }
 
-fn earliest(log: &PartitionLog) -> FoundOffset {
+fn earliest(partition: &Partition, log: &PartitionLog) -> FoundOffset {
     FoundOffset {
         offset: log.log_start(),
         timestamp: -1,
-        leader_epoch: log.epoch_at_log_start().unwrap_or(-1),
+        leader_epoch: log.epoch_at_log_start(partition.leader_epoch()).unwrap_or(-1),
     }
 }

@@ -53,5 +53,5 @@ fn end_of(topic: Option<&Topic>, asked: &OffsetForLeaderPartition) -> Result<(i3
     let partition = partition.ok_or(ErrorCode::UnknownTopicOrPartition)?;
     partition.check_leader_epoch(asked.current_leader_epoch)?;
     let log = partition.log().ok_or(ErrorCode::KafkaStorageError)?;
-    Ok(log.end_offset_for_epoch(asked.leader_epoch))
+    Ok(log.end_offset_as_leader(asked.leader_epoch, partition.leader_epoch()))
 }

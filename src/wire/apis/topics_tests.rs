@@ -50,6 +50,17 @@ async fn topics_are_created_described_and_found_by_id() {
         told,
         expected.map(|(name, code, count)| (name.to_owned(), code, count))
     );
+    // A name that is taken comes before the counts, and a count that cannot be before one that cannot be reached.
+    let request_of = |topic| request.clone().with_topics(vec![topic]);
+    for (wrong, code) in [
+        (topic("one", 0, 3), 36),
+        (topic("new", 0, 3), 37),
+        (topic("new", 0, 0), 38),
+        (topic("new", 1, 3), 38),
+    ] {
+        let response = client.call(7, &request_of(wrong.clone())).await.unwrap();
+        assert_eq!(response.topics[0].error_code, code, "{wrong:?}");
+    }
     for version in 2..=7 {
         let request = request.clone().with_validate_only(true);
         assert_eq!(
