@@ -9,9 +9,13 @@
 mod support;
 
 mod broker;
+mod differences;
 mod directory;
 mod from_kafka;
 mod group_side;
 mod groups;
 mod pair;
+mod script;
+mod script_side;
+mod scripts;
 mod to_kafka;
