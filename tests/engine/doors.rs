@@ -283,7 +283,11 @@ async fn described_settings_carry_source_and_synonyms() {
     );
     assert_eq!(
         describe(&mut scene, "t", "segment.ms").await,
-        ("5000".to_owned(), 4, vec!["log.roll.ms=5000/4".to_owned()])
+        (
+            "5000".to_owned(),
+            4,
+            vec!["log.roll.ms=5000/4".to_owned(), "log.roll.hours=168/5".to_owned()]
+        )
     );
     assert_eq!(
         describe(&mut scene, "t", "segment.bytes").await,
