@@ -128,7 +128,9 @@ static void consume(char **argument) {
             fail("consume", rd_kafka_err2str(rd_kafka_last_error()));
     rd_kafka_message_t *batch[4096];
     while (seen < wanted) {
-        ssize_t count = rd_kafka_consume_batch_queue(queue, 30000, batch, 4096);
+        /* It waits until the batch is full: never for more than there is. */
+        long most = wanted - seen < 4096 ? wanted - seen : 4096;
+        ssize_t count = rd_kafka_consume_batch_queue(queue, 30000, batch, (size_t)most);
         if (count <= 0)
             fail("consume", "nothing came for 30 seconds");
         for (ssize_t i = 0; i < count; i++) {
