@@ -3,7 +3,10 @@ use super::process::Start;
 
 /// kcat against one broker, with `args` as on its command line.
 pub fn kcat<'a>(bootstrap: &str, args: impl IntoIterator<Item = &'a str>) -> Start {
-    Start::new("kcat", "kcat").args(["-b", bootstrap]).args(args)
+    Start::new("kcat", "timeout")
+        .args(["300", "kcat"])
+        .args(["-b", bootstrap])
+        .args(args)
 }
 
 /// Writes one record per line of `lines`.
