@@ -1,4 +1,6 @@
 //! Tidemark: Kafka topics whose retention never takes a record that a reader has not read.
+// A print panics when its reader has gone; `commands::output` does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 pub mod commands;
 pub mod engine;
 pub mod log;

@@ -5,6 +5,7 @@ use anyhow::Context;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
+use super::output::show;
 use super::{Cli, Outcome};
 
 /// Prints a completion script for a shell.
@@ -19,20 +20,18 @@ impl Completions {
     /// Prints the script on standard output.
     ///
     /// # Errors
-    /// None today; the signature is that of every command.
+    /// When standard output cannot be written.
     pub fn run(self) -> anyhow::Result<Outcome> {
-        clap_complete::generate(
-            self.shell,
-            &mut Cli::command(),
-            "tidemark",
-            &mut std::io::stdout(),
-        );
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "tidemark", &mut script);
+        show(&String::from_utf8_lossy(&script))?;
         Ok(Outcome::Done)
     }
 }
 
 /// Writes one manual page per command.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  tidemark man /usr/local/share/man/man1")]
 pub struct Man {
     /// The directory to write tidemark.1, tidemark-run.1 … to
     directory: PathBuf,

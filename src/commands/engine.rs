@@ -9,8 +9,16 @@ use super::shared;
 use crate::engine::data_directory::DataDirectoryError;
 use crate::engine::{Engine as StorageEngine, EngineError};
 
+const EXAMPLES: &str = "\
+Examples:
+  tidemark engine --data /var/lib/tidemark
+  tidemark engine --listen 0.0.0.0:9092 --advertise broker.example.com:9092
+  tidemark engine --default retention.ms=3d --default segment.ms=1h --durability ack
+  TIDEMARK_DATA=/srv/tidemark tidemark engine --log-format json";
+
 /// Own a data directory, serve Kafka clients, enforce retention
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Engine {
     #[command(flatten)]
     flags: EngineFlags,
@@ -31,11 +39,14 @@ impl Engine {
                     Ok(Outcome::Done)
                 }
                 // Another engine holds it: whoever started this one has to decide, and a supervisor that tries again is right.
-                Err(EngineError::DataDirectory(error @ DataDirectoryError::InUse { .. })) => {
-                    Err(error.into())
+                Err(error @ EngineError::DataDirectory(DataDirectoryError::InUse { .. })) => {
+                    Err(self.flags.helped(error))
                 }
                 Err(EngineError::DataDirectory(error)) => {
-                    tracing::error!(reason = error.reason(), "{error}");
+                    tracing::error!(
+                        reason = error.reason(),
+                        "{error}; the engine does not start, and answers only to say so until it is stopped"
+                    );
                     let stop = CancellationToken::new();
                     let explaining = StorageEngine::explain(&config, &error, stop.clone());
                     tokio::select! {
@@ -43,9 +54,9 @@ impl Engine {
                         told = shared::stop_signal() => told?,
                     }
                     stop.cancel();
-                    Err(error.into())
+                    Err(self.flags.helped(error.into()))
                 }
-                Err(error) => Err(error.into()),
+                Err(error) => Err(self.flags.helped(error)),
             }
         })
     }

@@ -1,5 +1,6 @@
 //! The flags of whatever runs an engine: `tidemark run` and `tidemark engine`.
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,8 +8,11 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::output::Tip;
 use super::shared::DataFlag;
+use crate::engine::EngineError;
 use crate::engine::config::{Durability, EngineConfig};
+use crate::engine::data_directory::DataDirectoryError;
 use crate::resource::{keys, units};
 
 /// How the engine is set up.
@@ -21,7 +25,8 @@ pub struct EngineFlags {
         long,
         env = "TIDEMARK_LISTEN",
         default_value = "127.0.0.1:9092",
-        value_name = "ADDR"
+        value_name = "ADDR",
+        value_parser = address
     )]
     listen: SocketAddr,
     /// What clients are told to connect to; as listened when left out
@@ -32,13 +37,14 @@ pub struct EngineFlags {
         long,
         env = "TIDEMARK_CONTROL",
         default_value = "127.0.0.1:9097",
-        value_name = "ADDR"
+        value_name = "ADDR",
+        value_parser = address
     )]
     pub control: SocketAddr,
     /// A file with the bearer token of the control API; required for an address that is not loopback
     #[arg(long, env = "TIDEMARK_CONTROL_TOKEN_FILE", value_name = "FILE")]
     control_token_file: Option<PathBuf>,
-    /// Time between two retention passes
+    /// Time between two retention passes, such as 30s or 5m; a plain number counts milliseconds
     #[arg(long, env = "TIDEMARK_CHECK_INTERVAL", default_value = "5m", value_name = "DURATION", value_parser = duration)]
     check_interval: Duration,
     /// An engine-wide default of a topic setting; may be repeated. Kafka's defaults otherwise
@@ -48,7 +54,7 @@ pub struct EngineFlags {
     #[arg(long, env = "TIDEMARK_KAFKA_EXACT")]
     kafka_exact: bool,
     /// When an acknowledged record is on stable storage: page-cache, interval=DURATION, ack
-    #[arg(long, env = "TIDEMARK_DURABILITY", default_value = "page-cache", value_parser = durability)]
+    #[arg(long, env = "TIDEMARK_DURABILITY", default_value = "page-cache", value_name = "WHEN", value_parser = durability)]
     durability: Durability,
     /// Cluster id that the data directory must have; whatever it has when left out
     #[arg(long, env = "TIDEMARK_IDENTITY", value_name = "ID")]
@@ -97,6 +103,45 @@ impl EngineFlags {
         Ok(config)
     }
 
+    /// An engine that does not start, with what to do about it.
+    pub fn helped(&self, error: EngineError) -> anyhow::Error {
+        let tip = match &error {
+            EngineError::Listen { address, cause } => {
+                let flag = if *address == self.control {
+                    "--control"
+                } else {
+                    "--listen"
+                };
+                match cause.kind() {
+                    ErrorKind::AddrInUse => {
+                        format!(
+                            "another process has that port: stop it, or choose another with {flag}; port 0 takes a free one"
+                        )
+                    }
+                    ErrorKind::AddrNotAvailable => format!(
+                        "this machine has no such address: choose one that it has with {flag}, or 0.0.0.0 for all of them"
+                    ),
+                    _ => format!("choose another address with {flag}"),
+                }
+            }
+            EngineError::DataDirectory(DataDirectoryError::Io { cause, .. })
+                if cause.kind() == ErrorKind::StorageFull =>
+            {
+                return error.into();
+            }
+            EngineError::DataDirectory(
+                DataDirectoryError::Io { .. } | DataDirectoryError::ReadOnly { .. },
+            ) => {
+                format!(
+                    "{} must be a directory that this user may write to; choose another with --data",
+                    self.data.data.display()
+                )
+            }
+            _ => return error.into(),
+        };
+        anyhow::Error::new(error).context(Tip(tip))
+    }
+
     /// The file with the token of the control API, if one is configured.
     pub fn control_token_file(&self) -> Option<&Path> {
         self.control_token_file.as_deref()
@@ -112,6 +157,13 @@ impl EngineFlags {
             .map(super::shared::read_token)
             .transpose()
     }
+}
+
+/// Reads an address to listen on. Names are not looked up: what a server listens on should not hang on a resolver.
+pub(super) fn address(text: &str) -> anyhow::Result<SocketAddr> {
+    text.parse().ok().context(
+        "an address is written IP:PORT, such as 127.0.0.1:9092 for this machine only or 0.0.0.0:9092 for everyone",
+    )
 }
 
 /// Reads a duration such as `5m` or a number of milliseconds.

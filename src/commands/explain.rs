@@ -3,6 +3,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::Outcome;
+use super::output::show;
 
 /// Every reason with its page, in alphabetical order. The pages are `deploy/docs/reasons/*.md`.
 pub const PAGES: &[(&str, &str)] = &[
@@ -90,15 +91,18 @@ impl Explain {
     /// When there is no such reason.
     pub fn run(self) -> anyhow::Result<Outcome> {
         let Some(reason) = self.reason else {
-            for (name, _) in PAGES {
-                println!("{name}");
-            }
+            show(
+                &PAGES
+                    .iter()
+                    .map(|(name, _)| format!("{name}\n"))
+                    .collect::<String>(),
+            )?;
             return Ok(Outcome::Done);
         };
         match PAGES.iter().find(|(name, _)| name.eq_ignore_ascii_case(&reason)) {
-            Some((_, page)) => print!("{page}"),
+            Some((_, page)) => show(page)?,
             None => bail!("no condition has the reason {reason:?}; `tidemark explain` lists those there are"),
-        }
+        };
         Ok(Outcome::Done)
     }
 }

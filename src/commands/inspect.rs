@@ -5,6 +5,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 
 use super::Outcome;
+use super::output::show;
 use crate::log::files::DiskFiles;
 use crate::log::inspect::plan::plan_report;
 use crate::log::inspect::{self, Depth, text};
@@ -40,7 +41,7 @@ pub struct Inspect {
     #[arg(long, value_name = "MS")]
     at: Option<i64>,
     /// How to print
-    #[arg(short, long, value_enum, default_value = "text")]
+    #[arg(short, long, value_enum, default_value = "text", value_name = "FORMAT")]
     output: Output,
 }
 
@@ -71,9 +72,9 @@ impl Inspect {
             }
         }
         match self.output {
-            Output::Text => print!("{}", text::render(&report, now_ms)),
-            Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
-        }
+            Output::Text => show(&text::render(&report, now_ms))?,
+            Output::Json => show(&(serde_json::to_string_pretty(&report)? + "\n"))?,
+        };
         if self.verify && !report.is_sound() {
             bail!("the files are damaged; the report says where");
         }

@@ -17,6 +17,7 @@ pub mod engine_flags;
 pub mod explain;
 pub mod inspect;
 pub mod operator;
+pub mod output;
 pub mod plan;
 pub mod probe;
 pub mod run;
@@ -114,7 +115,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::WouldBeRefused) => ExitCode::from(2),
         Err(error) => {
-            eprintln!("tidemark: {error:#}");
+            output::complain(&error);
             ExitCode::from(1)
         }
     }

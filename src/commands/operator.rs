@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::Outcome;
+use super::output::Tip;
 use super::shared::{runtime, stop_signal};
 use crate::operator::control_client::ControlClient;
 use crate::operator::metrics::Metrics;
@@ -69,7 +70,8 @@ pub struct Operator {
         long,
         env = "TIDEMARK_PROBES",
         default_value = "127.0.0.1:9098",
-        value_name = "ADDR"
+        value_name = "ADDR",
+        value_parser = super::engine_flags::address
     )]
     probes: SocketAddr,
     /// How often a settled Topic is looked at without a reason
@@ -90,7 +92,11 @@ impl Operator {
     async fn serve(self) -> anyhow::Result<()> {
         let config = kube::Config::infer()
             .await
-            .context("find a Kubernetes API server: neither in a pod nor a kubeconfig file")?;
+            .context("find a Kubernetes API server")
+            .context(Tip(
+                "name a cluster with KUBECONFIG or ~/.kube/config, or run in a pod of one; without a cluster there is `tidemark run`"
+                    .to_owned(),
+            ))?;
         let own = config.default_namespace.clone();
         let client = kube::Client::try_from(config).context("make a client of the Kubernetes API")?;
         let storage = Arc::new(ControlClient::new(

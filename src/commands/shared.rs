@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Where the data directory is.
 #[derive(Debug, Clone, Args)]
@@ -27,7 +27,13 @@ pub enum LogFormat {
 pub struct LoggingFlags {
     /// What to log: a level (error, warn, info, debug, trace) or filters such as `tidemark=debug,kube=info`;
     /// info where a command serves and its output is not a terminal, warnings or less elsewhere
-    #[arg(long, env = "TIDEMARK_LOG", global = true, value_name = "FILTER")]
+    #[arg(
+        long,
+        env = "TIDEMARK_LOG",
+        global = true,
+        value_name = "FILTER",
+        help_heading = "Logging"
+    )]
     pub log: Option<String>,
     /// How to write log lines
     #[arg(
@@ -35,7 +41,9 @@ pub struct LoggingFlags {
         env = "TIDEMARK_LOG_FORMAT",
         default_value = "text",
         global = true,
-        value_enum
+        value_enum,
+        value_name = "FORMAT",
+        help_heading = "Logging"
     )]
     pub log_format: LogFormat,
 }
@@ -70,16 +78,39 @@ pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .context("start the runtime")
 }
 
-/// Resolves when the process is told to stop: SIGTERM, or SIGINT as Ctrl-C sends it.
+/// What tells the process to stop: SIGTERM, or SIGINT as Ctrl-C sends it. They end the process until this is made.
+#[derive(Debug)]
+pub struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    /// Watches for them from now on. Must be called within a runtime.
+    ///
+    /// # Errors
+    /// When signals cannot be watched.
+    pub fn watch() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("watch for SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("watch for SIGINT")?,
+        })
+    }
+
+    /// Resolves when one has come.
+    pub async fn come(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Resolves when the process is told to stop.
 ///
 /// # Errors
 /// When signals cannot be watched.
 pub async fn stop_signal() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    StopSignals::watch()?.come().await;
     Ok(())
 }

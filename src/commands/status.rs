@@ -9,8 +9,10 @@ use clap::{Args, ValueEnum};
 use notify::{RecursiveMode, Watcher};
 
 use super::Outcome;
+use super::output::{self, BAD, GOOD, PARTLY, painted, show};
 use super::shared::DataFlag;
-use super::table::table;
+use super::table::Layout;
+use crate::engine::data_directory;
 use crate::resource::topic::Topic;
 
 const EXAMPLES: &str = "\
@@ -41,12 +43,14 @@ pub struct Status {
     #[command(flatten)]
     data: DataFlag,
     /// How to show them
-    #[arg(short, long, value_enum, default_value = "table")]
+    #[arg(short, long, value_enum, default_value = "table", value_name = "FORMAT")]
     output: Format,
     /// Go on showing changes until interrupted
     #[arg(short, long)]
     watch: bool,
 }
+
+type Shown = BTreeMap<PathBuf, Topic>;
 
 impl Status {
     /// Prints the statuses on standard output.
@@ -63,17 +67,58 @@ impl Status {
         }
         let mut shown = self.read(&directory)?;
         if let (Some(name), true) = (&self.name, shown.is_empty()) {
-            bail!("there is no Topic {name} in {}", directory.display());
+            bail!(
+                "there is no Topic {name} in {}; `tidemark status` lists those there are",
+                directory.display()
+            );
         }
-        print!("{}", render(&shown, self.output)?);
-        if self.watch {
-            self.follow(&directory, &mut shown)?;
+        let for_people = matches!(self.output, Format::Table | Format::Wide);
+        if for_people && !data_directory::is_in_use(&self.data.data) {
+            output::note(&format!(
+                "nothing runs on {}; this is how it was when `tidemark run` stopped",
+                self.data.data.display()
+            ));
+        }
+        if for_people && shown.is_empty() && !self.watch {
+            output::note(
+                "there is no Topic yet: write a manifest into the directory that `tidemark run` watches",
+            );
+            return Ok(Outcome::Done);
+        }
+        let mut screen = Screen::new(self.output);
+        let mut read_on = show(&screen.first(&shown)?)?;
+        if self.watch && read_on {
+            let (sender, changes) = std::sync::mpsc::channel();
+            let mut watcher = notify::recommended_watcher(sender).context("watch the status directory")?;
+            watcher
+                .watch(&directory, RecursiveMode::Recursive)
+                .context("watch the status directory")?;
+            // What came between the first look and the watch is seen by a look of its own.
+            let mut again = true;
+            while read_on {
+                if !again {
+                    let Ok(change) = changes.recv() else { break };
+                    change.context("watch the status directory")?;
+                    while changes.try_recv().is_ok() {}
+                }
+                again = false;
+                let now = self.read(&directory)?;
+                let changed: Shown = now
+                    .iter()
+                    .filter(|(file, topic)| shown.get(*file) != Some(*topic))
+                    .map(|(file, topic)| (file.clone(), topic.clone()))
+                    .collect();
+                if !changed.is_empty() {
+                    read_on = show(&screen.next(&changed)?)?;
+                }
+                shown = now;
+            }
         }
         Ok(Outcome::Done)
     }
 
-    fn read(&self, directory: &Path) -> anyhow::Result<BTreeMap<PathBuf, Topic>> {
-        let mut topics = BTreeMap::new();
+    fn read(&self, directory: &Path) -> anyhow::Result<Shown> {
+        let mut topics = Shown::new();
         for namespace in entries(directory)? {
             for file in entries(&namespace)? {
                 if file.extension().is_none_or(|extension| extension != "yaml") {
@@ -91,30 +136,6 @@ impl Status {
             }
         }
         Ok(topics)
-    }
-
-    /// Prints what changed, whenever something does.
-    fn follow(&self, directory: &Path, shown: &mut BTreeMap<PathBuf, Topic>) -> anyhow::Result<()> {
-        let (sender, changes) = std::sync::mpsc::channel();
-        let mut watcher = notify::recommended_watcher(sender).context("watch the status directory")?;
-        watcher
-            .watch(directory, RecursiveMode::Recursive)
-            .context("watch the status directory")?;
-        while let Ok(change) = changes.recv() {
-            change.context("watch the status directory")?;
-            while changes.try_recv().is_ok() {}
-            let now = self.read(directory)?;
-            let changed: BTreeMap<PathBuf, Topic> = now
-                .iter()
-                .filter(|(file, topic)| shown.get(*file) != Some(*topic))
-                .map(|(file, topic)| (file.clone(), topic.clone()))
-                .collect();
-            if !changed.is_empty() {
-                print!("{}", render(&changed, self.output)?);
-            }
-            *shown = now;
-        }
-        Ok(())
     }
 }
 
@@ -140,44 +161,113 @@ fn is_named(topic: &Topic, wanted: &str) -> bool {
     }
 }
 
-fn render(topics: &BTreeMap<PathBuf, Topic>, output: Format) -> anyhow::Result<String> {
-    let topics: Vec<&Topic> = topics.values().collect();
-    Ok(match output {
-        Format::Table => table(
-            [
-                "NAME",
-                "PARTITIONS",
-                "RETENTION",
-                "SIZE",
-                "READY",
-                "REASON",
-                "SLOWEST READER",
-            ],
-            &topics.iter().map(|topic| columns(topic)).collect::<Vec<_>>(),
-        ),
-        Format::Wide => table(
-            [
-                "NAME",
-                "PARTITIONS",
-                "RETENTION",
-                "SIZE",
-                "READY",
-                "REASON",
-                "SLOWEST READER",
-                "TOPIC",
-                "SEGMENTS",
-                "MESSAGE",
-            ],
-            &topics.iter().map(|topic| wide_columns(topic)).collect::<Vec<_>>(),
-        ),
-        Format::Yaml => topics
-            .iter()
-            .map(serde_yaml::to_string)
-            .collect::<Result<Vec<_>, _>>()
-            .context("write the Topics as YAML")?
-            .join("---\n"),
-        Format::Json => serde_json::to_string_pretty(&topics).context("write the Topics as JSON")? + "\n",
-    })
+const COLUMNS: [&str; 7] = [
+    "NAME",
+    "PARTITIONS",
+    "RETENTION",
+    "SIZE",
+    "READY",
+    "REASON",
+    "SLOWEST READER",
+];
+
+const WIDE_COLUMNS: [&str; 10] = [
+    "NAME",
+    "PARTITIONS",
+    "RETENTION",
+    "SIZE",
+    "READY",
+    "REASON",
+    "SLOWEST READER",
+    "TOPIC",
+    "SEGMENTS",
+    "MESSAGE",
+];
+
+/// Puts Topics into text: all of them first, then, while watching, those that change.
+#[derive(Debug)]
+enum Screen {
+    Table(Option<Layout<7>>),
+    Wide(Option<Layout<10>>),
+    Yaml,
+    Json,
+}
+
+impl Screen {
+    fn new(format: Format) -> Self {
+        match format {
+            Format::Table => Self::Table(None),
+            Format::Wide => Self::Wide(None),
+            Format::Yaml => Self::Yaml,
+            Format::Json => Self::Json,
+        }
+    }
+
+    fn first(&mut self, topics: &Shown) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Table(layout) => {
+                let table = rows(layout, COLUMNS, topics.values().map(columns).collect());
+                table + &reasons(topics, output::columns())
+            }
+            Self::Wide(layout) => rows(layout, WIDE_COLUMNS, topics.values().map(wide_columns).collect()),
+            Self::Yaml => topics
+                .values()
+                .map(serde_yaml::to_string)
+                .collect::<Result<Vec<_>, _>>()
+                .context("write the Topics as YAML")?
+                .join("---\n"),
+            Self::Json => {
+                let topics: Vec<&Topic> = topics.values().collect();
+                serde_json::to_string_pretty(&topics).context("write the Topics as JSON")? + "\n"
+            }
+        })
+    }
+
+    /// Those that have changed: rows under the same headers, further documents of the same stream.
+    fn next(&mut self, topics: &Shown) -> anyhow::Result<String> {
+        let text = self.first(topics)?;
+        Ok(match self {
+            Self::Yaml => format!("---\n{text}"),
+            _ => text,
+        })
+    }
+}
+
+/// Headers the first time, and rows in columns as wide as then.
+fn rows<const COLUMNS: usize>(
+    layout: &mut Option<Layout<COLUMNS>>,
+    headers: [&str; COLUMNS],
+    rows: Vec<[String; COLUMNS]>,
+) -> String {
+    match layout {
+        Some(layout) => layout.lines(&rows),
+        None => {
+            let layout = layout.insert(Layout::of(headers, &rows));
+            layout.lines(&[headers.map(str::to_owned)]) + &layout.lines(&rows)
+        }
+    }
+}
+
+/// Why those that are not ready are not, each in a paragraph below the table.
+fn reasons(topics: &Shown, columns: Option<usize>) -> String {
+    let mut text = String::new();
+    for topic in topics.values() {
+        let Some(ready) = topic.status.as_ref().and_then(|status| status.condition("Ready")) else {
+            continue;
+        };
+        if ready.status == "True" || ready.message.is_empty() {
+            continue;
+        }
+        let name = topic.metadata.name.as_deref().unwrap_or_default();
+        let lead = format!("{name}: ");
+        text.push('\n');
+        text.push_str(&match columns {
+            Some(columns) => output::wrapped(&lead, &ready.message, columns),
+            None => format!("{lead}{}", ready.message),
+        });
+        text.push('\n');
+    }
+    text
 }
 
 fn columns(topic: &Topic) -> [String; 7] {
@@ -192,7 +282,7 @@ fn columns(topic: &Topic) -> [String; 7] {
         status.retention.clone().unwrap_or_default(),
         status.retention_size.clone().unwrap_or_default(),
         ready
-            .map(|condition| condition.status.clone())
+            .map(|condition| ready_in_colour(&condition.status))
             .unwrap_or_default(),
         ready
             .map(|condition| condition.reason.clone())
@@ -203,6 +293,15 @@ fn columns(topic: &Topic) -> [String; 7] {
             .and_then(|readers| readers.slowest)
             .unwrap_or_default(),
     ]
+}
+
+fn ready_in_colour(state: &str) -> String {
+    let style = match state {
+        "True" => GOOD,
+        "False" => BAD,
+        _ => PARTLY,
+    };
+    painted(style, state)
 }
 
 fn wide_columns(topic: &Topic) -> [String; 10] {

@@ -1,34 +1,48 @@
 //! Rows for people, aligned as `kubectl` aligns them.
+use super::output::width;
 
-/// Lays `rows` out under `headers`, three spaces between columns, no space at the end of a line.
-pub fn table<const COLUMNS: usize>(headers: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
-    let mut widths = headers.map(width);
-    for row in rows {
-        for (widest, cell) in widths.iter_mut().zip(row) {
-            *widest = (*widest).max(width(cell));
+/// How wide the columns of a table are.
+#[derive(Debug)]
+pub struct Layout<const COLUMNS: usize>([usize; COLUMNS]);
+
+impl<const COLUMNS: usize> Layout<COLUMNS> {
+    /// Columns that hold every cell of `rows` and the headers.
+    pub fn of(headers: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> Self {
+        let mut widths = headers.map(width);
+        for row in rows {
+            for (widest, cell) in widths.iter_mut().zip(row) {
+                *widest = (*widest).max(width(cell));
+            }
         }
+        Self(widths)
     }
-    let mut text = String::new();
-    let headers = headers.map(str::to_owned);
-    for row in std::iter::once(&headers).chain(rows) {
-        let mut line = String::new();
-        for (cell, widest) in row.iter().zip(widths) {
-            line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', widest - width(cell) + 3));
+
+    /// Lays `rows` out, three spaces between columns, no space at the end of a line.
+    pub fn lines(&self, rows: &[[String; COLUMNS]]) -> String {
+        let mut text = String::new();
+        for row in rows {
+            let mut line = String::new();
+            for (cell, widest) in row.iter().zip(self.0) {
+                line.push_str(cell);
+                line.extend(std::iter::repeat_n(' ', widest.saturating_sub(width(cell)) + 3));
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
         }
-        text.push_str(line.trim_end());
-        text.push('\n');
+        text
     }
-    text
 }
 
-fn width(cell: &str) -> usize {
-    cell.chars().count()
+/// Lays `rows` out under `headers`.
+pub fn table<const COLUMNS: usize>(headers: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
+    let layout = Layout::of(headers, rows);
+    layout.lines(&[headers.map(str::to_owned)]) + &layout.lines(rows)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::output::{BAD, painted};
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
@@ -40,5 +54,21 @@ mod tests {
             table(["NAME", "PARTITIONS"], &rows),
             "NAME     PARTITIONS\norders   12\na\n"
         );
+    }
+
+    #[test]
+    fn colours_take_no_room() {
+        let rows = [[painted(BAD, "False"), "SlowReader".to_owned()]];
+        let shown = table(["READY", "REASON"], &rows);
+        assert_eq!(
+            anstream::adapter::strip_str(&shown).to_string(),
+            "READY   REASON\nFalse   SlowReader\n"
+        );
+    }
+
+    #[test]
+    fn a_later_row_that_is_too_wide_moves_only_its_own_columns() {
+        let layout = Layout::of(["A", "B"], &[["x".to_owned(), "y".to_owned()]]);
+        assert_eq!(layout.lines(&[["long".to_owned(), "y".to_owned()]]), "long   y\n");
     }
 }

@@ -290,6 +290,16 @@ fn lock_out_kafka(logs: &Path) -> Result<Option<File>, DataDirectoryError> {
     }
 }
 
+/// Whether an engine, or a Kafka broker, has the directory's logs. Asked without taking the lock, so that whoever starts
+/// at this moment is not turned away. Not for the process that has it: closing any handle of a file drops its POSIX locks.
+pub fn is_in_use(root: &Path) -> bool {
+    let Ok(file) = File::open(root.join("logs/.lock")) else {
+        return false;
+    };
+    let question = rustix::process::Flock::from(rustix::process::FlockType::ReadLock);
+    matches!(rustix::process::fcntl_getlk(&file, &question), Ok(Some(_)))
+}
+
 fn settle(root: &Path, found: Option<Identity>, claim: &Claim) -> Result<Identity, DataDirectoryError> {
     let Some(found) = found else {
         return Ok(Identity {

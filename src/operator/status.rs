@@ -265,7 +265,7 @@ fn findings(facts: &Facts<'_>) -> Vec<Finding> {
             ..ready.clone()
         });
     }
-    all.push(ready);
+    all.push(with_page(ready));
     all.push(retention);
     all.push(storage);
     if let Some(found) = facts.after.topic().filter(|_| !another_owns(facts))
@@ -281,6 +281,19 @@ fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         all.push(Finding::new(PAUSED, State::True, "Paused", message));
     }
     all
+}
+
+/// What is not ready says where to read what to do about it.
+fn with_page(ready: Finding) -> Finding {
+    if ready.state == State::True {
+        return ready;
+    }
+    let mut message = ready.message.trim_end_matches('.').to_owned();
+    if !message.is_empty() {
+        message.push_str(". ");
+    }
+    message.push_str(&format!("What to do: tidemark explain {}", ready.reason));
+    Finding { message, ..ready }
 }
 
 fn fits(worst: i64, volume: i64) -> Finding {

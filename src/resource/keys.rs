@@ -448,7 +448,7 @@ fn camel_case(name: &str) -> String {
 }
 
 /// Levenshtein distance over bytes.
-fn distance(one: &str, other: &str) -> usize {
+pub(super) fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (i, a) in one.bytes().enumerate() {
         let mut diagonal = i;

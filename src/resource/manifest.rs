@@ -120,7 +120,34 @@ fn read_document(document: &str, first: usize, namespace: &str, manifests: &mut 
         });
         return;
     }
-    if kind != KIND || !api_version.starts_with(&format!("{GROUP}/")) {
+    let ours = api_version.starts_with(&format!("{GROUP}/"));
+    let near = if ours && kind != KIND {
+        Some(("kind", &kind, KIND))
+    } else if kind == KIND
+        && !value
+            .as_mapping()
+            .is_some_and(|fields| fields.contains_key("apiVersion"))
+    {
+        Some(("apiVersion", &api_version, API_VERSION))
+    } else {
+        None
+    };
+    if let Some((field, written, known)) = near {
+        // Nearly a Topic is a Topic with a slip in it; to pass it by would be to forget it in silence.
+        manifests.faults.push(Fault {
+            line: line(document, &Path::of(&[field])).map_or(first, |line| first + line - 1),
+            field: field.to_owned(),
+            value: written.clone(),
+            message: if written.is_empty() {
+                format!("is required; it is {known}")
+            } else {
+                format!("is not known; known is {known}")
+            },
+            topic: None,
+        });
+        return;
+    }
+    if kind != KIND || !ours {
         return;
     }
     let name = value
@@ -256,13 +283,11 @@ fn check_fields(value: &Value, path: &Path, schema: &[&str], faults: &mut Vec<Vi
             let (what, hint) = if schema.last() == Some(&"config") {
                 ("is not a topic setting", keys::hint(name))
             } else {
-                (
-                    "is not a field",
-                    known
-                        .iter()
-                        .find(|other| similar(name, other))
-                        .map(|meant| format!("did you mean {meant}?")),
-                )
+                let hint = meant(name, &known).map_or_else(
+                    || format!("known here are {}", known.join(", ")),
+                    |meant| format!("did you mean {meant}?"),
+                );
+                ("is not a field", Some(hint))
             };
             let message = hint.map_or_else(|| what.to_owned(), |hint| format!("{what}: {hint}"));
             faults.push(Violation {
@@ -284,15 +309,24 @@ fn named(fields: &Mapping) -> impl Iterator<Item = (&str, &Value)> {
         .filter_map(|(name, value)| Some((name.as_str()?, value)))
 }
 
-fn similar(one: &str, other: &str) -> bool {
+/// The field that was meant: the nearest that differs by another way of writing, or a slip or two of the finger.
+fn meant<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| -> String {
         text.chars()
             .filter(char::is_ascii_alphanumeric)
             .map(|c| c.to_ascii_lowercase())
             .collect()
     };
-    let (one, other) = (plain(one), plain(other));
-    one == other || one.trim_end_matches('s') == other.trim_end_matches('s')
+    if name.len() > 100 {
+        return None;
+    }
+    let asked = plain(name);
+    known
+        .iter()
+        .map(|other| (keys::distance(&asked, &plain(other)), *other))
+        .min()
+        .filter(|(distance, other)| *distance <= 2 && *distance < other.len() / 2)
+        .map(|(_, other)| other)
 }
 
 /// The line of a field within a document, counted from 1; that of the nearest parent where the field itself has none.

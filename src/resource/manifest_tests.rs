@@ -79,6 +79,16 @@ fn faults_of_form_are_told_with_their_line() {
         faults(&format!("{head}  readers:\n    onloss: Allow\n")),
         ["line 7: spec.readers.onloss: is not a field: did you mean onLoss?"]
     );
+    assert_eq!(
+        faults(&format!("{head}  confg:\n    retention.ms: 1\n")),
+        ["line 6: spec.confg: is not a field: did you mean config?"]
+    );
+    assert_eq!(
+        faults(&format!("{head}  readers:\n    grace: 1h\n")),
+        [
+            "line 7: spec.readers.grace: is not a field: known here are onLoss, headroom, whenNone, required, ignored"
+        ]
+    );
     assert!(faults(&format!("{head}  deletionPolicy: Keep\n"))[0].contains("unknown variant `Keep`"));
     assert!(
         faults(&format!("{head}  config: {{retention.ms: 1, retention.ms: 2}}\n"))[0].contains("duplicate")
@@ -89,6 +99,25 @@ fn faults_of_form_are_told_with_their_line() {
     );
     let old = head.replace("v1alpha1", "v1");
     assert!(faults(&format!("{old}  partitions: 3\n"))[0].contains("known is tidemark.dev/v1alpha1"));
+}
+
+#[test]
+fn what_is_nearly_a_topic_is_a_fault_and_other_kinds_pass_by() {
+    assert_eq!(
+        faults("apiVersion: tidemark.dev/v1alpha1\nkind: topic\nmetadata: {name: t}\n"),
+        ["line 2: kind: topic: is not known; known is Topic"]
+    );
+    assert_eq!(
+        faults("---\nkind: Topic\nmetadata: {name: t}\n"),
+        ["line 2: apiVersion: is required; it is tidemark.dev/v1alpha1"]
+    );
+    for other in [
+        "apiVersion: kafka.example.com/v1\nkind: Topic\n",
+        "apiVersion: v1\nkind: ConfigMap\n",
+        "a: 1\n",
+    ] {
+        assert_eq!(read(other, "default"), Manifests::default(), "{other}");
+    }
 }
 
 #[test]

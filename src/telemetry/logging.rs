@@ -13,6 +13,18 @@ pub struct InvalidFilter {
 
 /// Starts logging for the whole process; later calls change nothing.
 pub fn init(filter: &str, json: bool) -> Result<(), InvalidFilter> {
+    // To the parser a word alone is a target, so a misspelt level would silence everything without a word.
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    let unclear = |part: &&str| {
+        let part = part.trim();
+        !part.contains(['=', '[']) && !levels.iter().any(|level| level.eq_ignore_ascii_case(part))
+    };
+    if let Some(part) = filter.split(',').find(unclear) {
+        return Err(InvalidFilter {
+            filter: filter.to_owned(),
+            reason: format!("{:?} is none of {}", part.trim(), levels.join(", ")),
+        });
+    }
     let parsed = EnvFilter::try_new(filter).map_err(|error| InvalidFilter {
         filter: filter.to_owned(),
         reason: error.to_string(),
@@ -37,6 +49,13 @@ mod tests {
     fn a_wrong_filter_is_named() {
         let error = init("tidemark=loud", false).unwrap_err();
         assert!(error.to_string().contains("tidemark=loud"), "{error}");
+        let error = init("info,inof", false).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("\"inof\" is none of off, error, warn, info"),
+            "{error}"
+        );
         init("warn,tidemark=error", false).unwrap();
     }
 }

@@ -9,6 +9,18 @@ fn without_times(text: &str) -> String {
     time.replace_all(text, "TIME").into_owned()
 }
 
+/// The pictures line by line, and the sentences word by word: a time that is printed shorter may break lines elsewhere.
+fn paragraphs(text: &str) -> Vec<String> {
+    let words = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    without_times(text)
+        .split("\n\n")
+        .map(|paragraph| match paragraph.contains('┌') {
+            true => paragraph.to_owned(),
+            false => words(paragraph),
+        })
+        .collect()
+}
+
 #[test]
 fn the_readme_shows_what_the_demonstration_prints() {
     let ended = Command::new(env!("CARGO_BIN_EXE_tidemark"))
@@ -23,5 +35,5 @@ fn the_readme_shows_what_the_demonstration_prints() {
         .into_iter()
         .find(|block| block.contains("billing has read"))
         .unwrap();
-    assert_eq!(without_times(&shown), without_times(&printed));
+    assert_eq!(paragraphs(&shown), paragraphs(&printed));
 }

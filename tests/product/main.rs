@@ -9,9 +9,10 @@ mod architecture;
 mod demo;
 #[cfg(feature = "peers")]
 mod embedded;
+mod manners;
 mod plan_at_rest;
 mod readme;
 mod reasons;
-#[cfg(feature = "peers")]
+mod runner;
 #[path = "../support/mod.rs"]
 mod support;

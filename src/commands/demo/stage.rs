@@ -8,7 +8,7 @@ use anyhow::{Context, bail, ensure};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::picture::{Marker, Segment, draw};
+use super::picture::{Marker, Segment, columns, draw};
 use crate::engine::Engine;
 use crate::engine::config::EngineConfig;
 use crate::operator::control_client::ControlClient;
@@ -219,20 +219,15 @@ impl Stage {
             .log_start)
     }
 
-    /// Draws the topic's segments with their ages, those that went since the last drawing as gaps.
+    /// Draws the topic's segments with their ages, those that went since the first drawing as gaps.
     ///
     /// # Errors
     /// When the segments cannot be listed.
     pub async fn picture(&mut self, topic: &str, markers: &[(i64, &str)]) -> anyhow::Result<String> {
         let segments = self.segments(topic).await?;
-        let before = self
-            .drawn
-            .insert(topic.to_owned(), segments.clone())
-            .unwrap_or_default();
+        let before = self.drawn.remove(topic).unwrap_or_default();
         let oldest = segments.first().map_or(i64::MAX, |segment| segment.base_offset);
-        let gone = before
-            .into_iter()
-            .filter(|segment| segment.base_offset < oldest && !segment.gone);
+        let gone = before.into_iter().filter(|segment| segment.base_offset < oldest);
         let shown: Vec<Segment> = gone
             .map(|segment| Segment {
                 gone: true,
@@ -240,6 +235,7 @@ impl Stage {
             })
             .chain(segments)
             .collect();
+        self.drawn.insert(topic.to_owned(), shown.clone());
         let markers: Vec<Marker> = markers
             .iter()
             .map(|(offset, text)| Marker {
@@ -247,7 +243,7 @@ impl Stage {
                 text: (*text).to_owned(),
             })
             .collect();
-        Ok(draw(&shown, &markers))
+        Ok(draw(&shown, &markers, columns()))
     }
 
     async fn segments(&self, topic: &str) -> anyhow::Result<Vec<Segment>> {

@@ -9,10 +9,11 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::engine_flags::duration;
+use super::output::{self, Tip, show};
 use super::shared::runtime;
 use crate::engine::offline::AtRest;
 use crate::operator::control_client::ControlClient;
-use crate::operator::storage::Storage;
+use crate::operator::storage::{Storage, StorageError};
 use crate::resource::contract::{self, DesiredTopic, Owner, Verdict};
 use crate::resource::{desired, manifest};
 use crate::telemetry::clock::SystemClock;
@@ -62,10 +63,15 @@ pub struct Plan {
     #[arg(long, env = "TIDEMARK_CONTROL_TOKEN_FILE", value_name = "FILE")]
     control_token_file: Option<PathBuf>,
     /// Namespace of manifests that name none
-    #[arg(long, env = "TIDEMARK_NAMESPACE", default_value = "default")]
+    #[arg(
+        long,
+        env = "TIDEMARK_NAMESPACE",
+        default_value = "default",
+        value_name = "NS"
+    )]
     namespace: String,
     /// How to show the verdicts
-    #[arg(short, long, value_enum, default_value = "table")]
+    #[arg(short, long, value_enum, default_value = "table", value_name = "FORMAT")]
     output: Format,
 }
 
@@ -99,18 +105,21 @@ impl Plan {
             Some(data) => runtime()?.block_on(async { read_at_rest(data, self.check_interval, asked) })?,
             None => {
                 let storage = ControlClient::new(&self.control, self.control_token_file.clone())?;
-                runtime()?.block_on(ask(&storage, asked))?
+                runtime()?
+                    .block_on(ask(&storage, asked))
+                    .map_err(|error| self.helped(error))?
             }
         };
         match self.output {
-            Format::Json => println!("{}", serde_json::to_string_pretty(&planned)?),
+            Format::Json => show(&(serde_json::to_string_pretty(&planned)? + "\n"))?,
             Format::Table => {
+                let columns = output::columns();
                 let texts = planned
                     .iter()
-                    .map(|planned| render::verdict(&planned.topic, &planned.verdict));
-                print!("{}", texts.collect::<Vec<_>>().join("\n"));
+                    .map(|planned| render::verdict(&planned.topic, &planned.verdict, columns));
+                show(&texts.collect::<Vec<_>>().join("\n"))?
             }
-        }
+        };
         let refused = planned
             .iter()
             .any(|planned| planned.verdict.verdict == contract::Outcome::Refused);
@@ -119,6 +128,20 @@ impl Plan {
         } else {
             Outcome::Done
         })
+    }
+
+    /// What to do where there is no engine to ask.
+    fn helped(&self, error: anyhow::Error) -> anyhow::Error {
+        if !matches!(error.downcast_ref(), Some(StorageError::Unreachable(_))) {
+            return error;
+        }
+        error
+            .context(format!("ask the engine at {}", self.control))
+            .context(Tip(
+                "start one with `tidemark run`, name another with --control URL, or read a data directory on which none runs with \
+                 --data DIR"
+                    .to_owned(),
+            ))
     }
 
     /// Every Topic that the files declare; a fault in any of them ends it, because a plan of half a change misleads.
@@ -156,7 +179,11 @@ impl Plan {
             bail!("the manifests cannot be taken:\n  {}", faults.join("\n  "));
         }
         if asked.is_empty() {
-            bail!("there is no Topic in what -f names");
+            let named: Vec<String> = self.files.iter().map(|path| path.display().to_string()).collect();
+            bail!(
+                "there is no Topic in {}: a manifest is a .yaml, .yml or .json file with `kind: Topic`",
+                named.join(", ")
+            );
         }
         Ok(asked)
     }
@@ -197,10 +224,8 @@ fn read_at_rest(data: &Path, check_interval: Duration, asked: Vec<Asked>) -> any
     let scratch = std::env::temp_dir().join(format!("tidemark-plan-{}", uuid::Uuid::new_v4()));
     std::fs::create_dir(&scratch).with_context(|| format!("make {}", scratch.display()))?;
     let at_rest = AtRest::open(data, &scratch, check_interval, Arc::new(SystemClock::new()));
-    if at_rest.is_err() {
-        // What it could not use it left; the error says why.
-        let _ = std::fs::remove_dir_all(&scratch);
-    }
+    // It is open, or of no use: without a name it goes with the process, however that ends.
+    let _ = std::fs::remove_dir_all(&scratch);
     let at_rest = at_rest?;
     let plan = |asked: Asked| {
         let Asked {

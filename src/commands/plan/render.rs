@@ -1,12 +1,21 @@
 //! A verdict for people: what would go, and who would lose what, at a glance.
 use std::fmt::Write;
 
+use crate::commands::output::{self, BAD, GOOD, PARTLY, painted};
 use crate::commands::table::table;
 use crate::resource::contract::{Outcome, PartitionVerdict, ReaderAtRisk, ReaderKind, Verdict};
 use crate::resource::units;
 
 /// What `tidemark plan` prints about one topic.
-pub fn verdict(topic: &str, verdict: &Verdict) -> String {
+///
+/// Sentences are broken to `columns`, where that is known.
+pub fn verdict(topic: &str, verdict: &Verdict, columns: Option<usize>) -> String {
+    let fitted = |sentence: &str| {
+        columns.map_or_else(
+            || sentence.to_owned(),
+            |columns| output::wrapped("", sentence, columns),
+        )
+    };
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -15,7 +24,7 @@ pub fn verdict(topic: &str, verdict: &Verdict) -> String {
         verdict.reason
     );
     if !verdict.message.is_empty() {
-        let _ = writeln!(text, "{}", verdict.message);
+        let _ = writeln!(text, "{}", fitted(&verdict.message));
     }
     let moved: Vec<[String; 5]> = verdict.partitions.iter().map(partition).collect();
     if !moved.is_empty() {
@@ -37,18 +46,20 @@ pub fn verdict(topic: &str, verdict: &Verdict) -> String {
         let _ = writeln!(text, "  and {} more readers", verdict.more_readers_at_risk);
     }
     for part in &verdict.not_applied {
-        let _ = writeln!(text, "\nApart from that: {} ({})", part.message, part.reason);
+        let sentence = format!("Apart from that: {} ({})", part.message, part.reason);
+        let _ = writeln!(text, "\n{}", fitted(&sentence));
     }
     text
 }
 
-fn headline(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Applied => "applies safely",
-        Outcome::Unchanged => "changes nothing",
-        Outcome::Refused => "would be refused",
-        Outcome::Clamped => "would be applied in part",
-    }
+fn headline(outcome: Outcome) -> String {
+    let (style, words) = match outcome {
+        Outcome::Applied => (GOOD, "applies safely"),
+        Outcome::Unchanged => (GOOD, "changes nothing"),
+        Outcome::Refused => (BAD, "would be refused"),
+        Outcome::Clamped => (PARTLY, "would be applied in part"),
+    };
+    painted(style, words)
 }
 
 fn partition(partition: &PartitionVerdict) -> [String; 5] {
@@ -133,6 +144,7 @@ group billing would lose 350 records
   group billing   0           250        350
   and 2 more readers
 ";
-        assert_eq!(verdict("orders", &refused), expected);
+        let shown = verdict("orders", &refused, None);
+        assert_eq!(anstream::adapter::strip_str(&shown).to_string(), expected);
     }
 }

@@ -7,12 +7,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use super::Outcome;
 use super::engine_flags::EngineFlags;
+use super::output::{Tip, show};
 use super::shared::{runtime, stop_signal};
 use crate::engine::Engine;
 use crate::operator::control_client::ControlClient;
@@ -49,11 +50,16 @@ impl Run {
     /// # Errors
     /// When there is no directory of manifests or the engine cannot start.
     pub fn run(self) -> anyhow::Result<Outcome> {
-        if !self.topics.exists() {
-            bail!(
-                "there is no directory {}: make it and put Topic manifests in it, or name another with --topics",
-                self.topics.display()
-            );
+        if !self.topics.is_dir() {
+            let what = if self.topics.exists() {
+                "is no directory"
+            } else {
+                "is not there"
+            };
+            let error = anyhow!("the directory of manifests, {}, {what}", self.topics.display());
+            return Err(error.context(Tip(
+                "make it and put Topic manifests in it, or name another with --topics DIR; `tidemark run --help` shows how".to_owned(),
+            )));
         }
         runtime()?.block_on(self.serve())
     }
@@ -61,7 +67,9 @@ impl Run {
     async fn serve(self) -> anyhow::Result<Outcome> {
         let config = self.engine.config()?;
         let (data, clock) = (config.data.clone(), Arc::clone(&config.clock));
-        let engine = Engine::start(config).await?;
+        let engine = Engine::start(config)
+            .await
+            .map_err(|error| self.engine.helped(error))?;
         let control = engine
             .control_address()
             .context("the engine serves no control API")?;
@@ -104,13 +112,12 @@ fn reporter(engine: &Engine, topics: &Path, data: &Path) -> Reporter {
         );
         return Arc::new(|report: Report| source::log(&report));
     }
-    print!(
-        "{}",
-        screen::opening(engine.listening(), engine.control_address(), topics, data)
-    );
+    let opening = screen::opening(engine.listening(), engine.control_address(), topics, data);
+    let _ = show(&opening);
     Arc::new(|report: Report| {
         if let Some(line) = screen::line(&report) {
-            println!("{line}");
+            // The engine goes on where the terminal has gone.
+            let _ = show(&format!("{line}\n"));
         }
     })
 }
