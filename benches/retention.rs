@@ -20,6 +20,7 @@ fn profile(count: i64) -> SegmentProfile {
             size_bytes: 1 << 20,
             largest_timestamp: NOW - (count - 1 - k) * HOUR,
             modified_ms: NOW,
+            without_future: None,
         })
         .collect()
 }

@@ -32,6 +32,7 @@ const DECOMPRESSED: usize = 1 << 20;
 const DEPTH: inspect::Depth = inspect::Depth {
     batches: true,
     verify: true,
+    now_ms: NOW,
 };
 
 /// The wall time of these runs, ms.

@@ -64,6 +64,7 @@ impl Inspect {
         let depth = Depth {
             batches: self.batches,
             verify: self.verify,
+            now_ms,
         };
         let mut report = inspect::inspect(&DiskFiles, &self.directory, depth)?;
         if self.plan {

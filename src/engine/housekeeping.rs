@@ -447,12 +447,18 @@ fn by_reason(outcome: &RetentionOutcome) -> [(Reason, u64, u64, u64); 3] {
 
 /// What stops retention on a partition, in a sentence.
 pub(crate) fn describe_blocked(topic: &str, partition: i32, blocked: &Blocked) -> String {
-    let (what, value) = match blocked.time {
-        FutureTime::RecordTimestamp(value) => ("its largest timestamp", value),
-        FutureTime::ModifiedTime(value) => ("its modification time (its records have no timestamp)", value),
+    let (what, value, way_out) = match blocked.time {
+        FutureTime::RecordTimestamp(value) => (
+            "its largest timestamp",
+            value,
+            "; tidemark.ignore.timestamps.ahead.ms is the way out",
+        ),
+        FutureTime::ModifiedTime(value) => {
+            ("its modification time (its records have no timestamp)", value, "")
+        }
     };
     format!(
-        "topic {topic} partition {partition}: segment {} cannot expire, {what} is {value}, {} ms in the future",
+        "topic {topic} partition {partition}: segment {} cannot expire, {what} is {value}, {} ms in the future{way_out}",
         blocked.base_offset, blocked.ahead_ms
     )
 }

@@ -304,7 +304,14 @@ impl Engine {
                     first_timestamp: -1,
                     largest_timestamp: segment.largest_timestamp,
                     active: index + 1 == profile.len(),
-                    expires_ms: expires_at_ms(profile, bounds.log_start, bounds.log_end, &rules, index),
+                    expires_ms: expires_at_ms(
+                        profile,
+                        bounds.log_start,
+                        bounds.log_end,
+                        now_ms,
+                        &rules,
+                        index,
+                    ),
                     deletable: reasons.get(index).map(|reason| (*reason).to_owned()),
                 })
                 .collect::<Vec<_>>()

@@ -182,6 +182,7 @@ impl AtRest {
         let directory = self.data.join("logs").join(partition_directory(topic, number));
         let depth = Depth {
             batches: true,
+            now_ms: self.clock.wall_ms(),
             ..Depth::default()
         };
         let mut report = partition::inspect(DiskFiles::shared().as_ref(), &directory, depth)?;

@@ -211,6 +211,11 @@ impl BatchHeader {
         self.last_offset().saturating_add(1)
     }
 
+    /// It spans more offsets than it holds records, as compaction leaves it.
+    pub fn lacks_records(&self) -> bool {
+        self.magic >= 2 && i64::from(self.record_count) != i64::from(self.last_offset_delta) + 1
+    }
+
     /// Sequence of the last record; sequences wrap from 2^31-1 to 0. -1 if the batch has none.
     pub fn last_sequence(&self) -> i32 {
         if self.base_sequence < 0 {

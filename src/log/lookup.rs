@@ -39,10 +39,7 @@ impl PartitionLog {
         let (segment, in_memory, from_offset) = {
             let view = self.view.lock();
             self.check_readable(&view.phase)?;
-            let found = view
-                .segments
-                .iter()
-                .position(|segment| segment.time_ms() >= timestamp);
+            let found = view.segments.first_reaching(timestamp);
             let Some(segment) = found.and_then(|index| SegmentView::of(&view, index, view.log_start)) else {
                 return Ok(None);
             };
@@ -75,14 +72,10 @@ impl PartitionLog {
         let (segment, in_memory, largest) = {
             let view = self.view.lock();
             self.check_readable(&view.phase)?;
-            let mut best = 0;
-            let mut largest = i64::MIN;
-            for (index, segment) in view.segments.iter().enumerate() {
-                if segment.largest_timestamp > largest {
-                    (best, largest) = (index, segment.largest_timestamp);
-                }
-            }
-            let Some(segment) = SegmentView::of(&view, best, view.log_start) else {
+            let best = view.segments.first_with_largest();
+            let facts = best.and_then(|best| view.segments.get(best));
+            let largest = facts.map_or(-1, |facts| facts.largest_timestamp);
+            let Some(segment) = best.and_then(|best| SegmentView::of(&view, best, view.log_start)) else {
                 return Ok(None);
             };
             let in_memory = segment.active.then(|| view.active.time_index.search(largest));

@@ -9,31 +9,38 @@
 //! * in the active segment above the recovery point, with good batches behind it: cut off there, as in Kafka: what was never
 //!   fsynced may have reached the disk in any order;
 //! * in the active segment below the recovery point, or in a closed segment: these bytes were whole once, so this is damage. They stay,
-//!   the range is reported, later batches and segments are kept. Kafka cuts here and drops every later segment.
+//!   the range is reported, later batches and segments are kept. Kafka cuts here and drops every later segment;
+//! * a closed segment above the recovery point that ends before the next one begins, on the border of a batch: a power loss took whole
+//!   batches, or a whole segment, which is damage as well. Compaction leaves such gaps too, and these are none.
+//!
+//! Segments of old brokers may hold offsets that are more than 31 bits above their base (KAFKA-6264), which no index entry can say.
+//! Kafka splits them; here they are read from end to end at every start and served as they are.
 use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::log::batch::BatchError;
-use crate::log::batch_file::{self, BatchInFile};
+use crate::log::batch_file::BatchInFile;
+use crate::log::checkpoints;
 use crate::log::damage::{Damage, DamagedRange};
 use crate::log::due::DueUnlinks;
 use crate::log::error::{LogError, PathContext};
 use crate::log::files::{FileHandle, OpenMode};
-use crate::log::index::{self, OffsetIndex, OffsetPosition};
+use crate::log::index;
 use crate::log::index_file;
 use crate::log::leader_epochs::LeaderEpochs;
 use crate::log::leftovers::{self, LiveFiles};
-use crate::log::names::{LEADER_EPOCH_CHECKPOINT, SegmentFile, segment_path};
+use crate::log::names::{CLEANER_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, SegmentFile, segment_path};
 use crate::log::partition::{Durability, OpenLog, PartitionLog, Phase, View, Writer};
 use crate::log::replay;
 use crate::log::scan::{self, Extent, Scanned, as_i64};
-use crate::log::segment::{ActiveSegment, FirstTimestamp, SegmentLimits};
-use crate::log::time_index::{self, TimeIndex, TimestampOffset};
+use crate::log::segment::{ActiveSegment, SegmentLimits};
+use crate::log::time_index::{self, TimestampOffset};
 use crate::log::waiters::Waiters;
-use crate::retention::{SegmentFacts, SegmentProfile};
+use crate::retention::{CLOCK_TOLERANCE_MS, SegmentFacts, SegmentProfile, WithoutFuture};
+
+mod active;
 
 /// Largest size of a segment: positions are 31 bits.
 const MAX_SEGMENT_BYTES: i64 = i32::MAX as i64;
@@ -277,6 +284,7 @@ impl<'a> Segments<'a> {
             size_bytes: size,
             largest_timestamp: -1,
             modified_ms: info.modified_ms,
+            without_future: None,
         };
         let extent = Extent {
             base_offset,
@@ -285,7 +293,7 @@ impl<'a> Segments<'a> {
         };
         let indexed = self.live.has(SegmentFile::OffsetIndex, base_offset);
         if next_base.is_some() {
-            let trusted = if recover || !indexed {
+            let trusted = if recover || !indexed || extent.may_outgrow_indexes() {
                 None
             } else {
                 self.closed_largest(extent)?
@@ -294,6 +302,7 @@ impl<'a> Segments<'a> {
                 Some(largest) => largest.timestamp,
                 None => self.recover_closed(extent, recover)?,
             };
+            facts.without_future = self.without_future(&facts)?;
             self.profile.push(facts);
             return Ok(());
         }
@@ -327,6 +336,31 @@ impl<'a> Segments<'a> {
             .filter(|last| last.timestamp < 0 || last.offset < extent.next_base))
     }
 
+    /// What the time index of a closed segment says beside its timestamps of the future, where it has any.
+    fn without_future(&self, facts: &SegmentFacts) -> Result<Option<WithoutFuture>, LogError> {
+        let largest = facts.largest_timestamp;
+        let tolerated_ms = self.tolerated_ms();
+        if largest <= tolerated_ms {
+            return Ok(None);
+        }
+        let path = self.path(facts.base_offset, SegmentFile::TimeIndex);
+        let around = match self.open.files.open(&path, OpenMode::Read) {
+            Ok(times) => time_index::around(times.as_ref(), tolerated_ms).at("read", &path)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => (None, None),
+            Err(error) => return Err(error).at("open", &path),
+        };
+        Ok(Some(WithoutFuture::from_index(
+            around.0.unwrap_or(-1),
+            around.1.unwrap_or(largest),
+            facts.modified_ms,
+        )))
+    }
+
+    /// Up to where a timestamp is none of the future.
+    fn tolerated_ms(&self) -> i64 {
+        self.open.clock.wall_ms().saturating_add(CLOCK_TOLERANCE_MS)
+    }
+
     /// Reads a closed segment, makes its indexes anew, and gives its largest timestamp.
     fn recover_closed(&mut self, extent: Extent, above_recovery_point: bool) -> Result<i64, LogError> {
         let path = self.path(extent.base_offset, SegmentFile::Log);
@@ -345,8 +379,47 @@ impl<'a> Segments<'a> {
                 to_position: extent.size,
             });
         }
+        if above_recovery_point && let Some(range) = self.missing_end(extent, &scanned) {
+            tracing::error!(path = %path.display(), from_offset = range.from_offset, to_offset = range.to_offset,
+                "a closed segment ends before the next one begins");
+            self.damage.add(range);
+        }
         self.write_indexes(extent.base_offset, &scanned, !above_recovery_point);
         Ok(scanned.largest.timestamp)
+    }
+
+    /// The offsets that were in a closed segment above the recovery point, or in a segment behind it, and are not there any more. A log that
+    /// was ever compacted may lack any offset, and what was fsynced lacks none that it had.
+    fn missing_end(&self, extent: Extent, scanned: &Scanned) -> Option<DamagedRange> {
+        let from_offset = scanned.next_offset.max(self.open.recovery_point);
+        let missing = scanned.tail.is_none() && from_offset < extent.next_base;
+        let compacted = || {
+            self.open.settings.cleanup_policy.compact
+                || scanned.sparse
+                || self.was_cleaned_beyond(from_offset)
+        };
+        (missing && !compacted()).then_some(DamagedRange {
+            base_offset: extent.base_offset,
+            from_offset,
+            to_offset: extent.next_base,
+            from_position: scanned.end,
+            to_position: extent.size,
+        })
+    }
+
+    /// Whether a broker's log cleaner has been past `offset`, by its checkpoint. The topic's policy may have changed since.
+    fn was_cleaned_beyond(&self, offset: i64) -> bool {
+        let Some(logs) = self.open.directory.parent() else {
+            return false;
+        };
+        let path = logs.join(CLEANER_CHECKPOINT);
+        let cleaned = checkpoints::read_offsets(self.open.files.as_ref(), &path).unwrap_or_else(|error| {
+            tracing::warn!(path = %path.display(), %error, "what was compacted cannot be read");
+            checkpoints::Offsets::new()
+        });
+        cleaned
+            .get(&(self.open.topic.clone(), self.open.partition))
+            .is_some_and(|first_dirty| *first_dirty > offset)
     }
 
     fn scan(&mut self, file: &dyn FileHandle, path: &Path, extent: Extent) -> Result<Scanned, LogError> {
@@ -383,175 +456,6 @@ impl<'a> Segments<'a> {
                 let _ = self.open.files.unlink(&path);
             }
         }
-    }
-
-    /// Takes up the active segment where a clean stop left it: from its last index entry to its end. `None` if indexes or tail are not
-    /// what a clean stop leaves.
-    fn resume_active(
-        &self,
-        extent: Extent,
-        modified_ms: i64,
-    ) -> Result<Option<(ActiveSegment, i64)>, LogError> {
-        let base_offset = extent.base_offset;
-        let path = self.path(base_offset, SegmentFile::OffsetIndex);
-        let offsets = self.open.files.open(&path, OpenMode::Read).at("open", &path)?;
-        let Some((offset_count, last_offset)) =
-            index::resume(offsets.as_ref(), base_offset).at("read", &path)?
-        else {
-            return Ok(None);
-        };
-        let (time_count, last_time) = if self.live.has(SegmentFile::TimeIndex, base_offset) {
-            let path = self.path(base_offset, SegmentFile::TimeIndex);
-            let times = self.open.files.open(&path, OpenMode::Read).at("open", &path)?;
-            match time_index::resume(times.as_ref(), base_offset).at("read", &path)? {
-                Some(resumed) => resumed,
-                None => return Ok(None),
-            }
-        } else {
-            (0, TimestampOffset::none(base_offset))
-        };
-        let from = last_offset.map_or(0, |last| last.position);
-        let Some((next_offset, largest)) = self.tail(extent, from, last_offset, last_time)? else {
-            return Ok(None);
-        };
-        let limits = self.limits();
-        let mut active = self.active_segment(extent, modified_ms, limits);
-        active.largest = largest;
-        active.offset_index =
-            OffsetIndex::resumed(base_offset, limits.index_bytes, offset_count, last_offset);
-        active.time_index = TimeIndex::resumed(base_offset, limits.index_bytes, time_count, last_time);
-        Ok(Some((active, next_offset)))
-    }
-
-    /// Offset after the last batch, and the largest timestamp, from the batches behind the last index entry.
-    fn tail(
-        &self,
-        extent: Extent,
-        from: i64,
-        last_entry: Option<OffsetPosition>,
-        largest: TimestampOffset,
-    ) -> Result<Option<(i64, TimestampOffset)>, LogError> {
-        let path = self.path(extent.base_offset, SegmentFile::Log);
-        let file = self.open.files.open(&path, OpenMode::Read).at("open", &path)?;
-        let end = u64::try_from(extent.size).unwrap_or(0);
-        let start = u64::try_from(from).unwrap_or(0);
-        let (mut next_offset, mut largest, mut reached) = (extent.base_offset, largest, start);
-        for batch in batch_file::batches_in(file.as_ref(), start, end) {
-            let batch = match batch {
-                Ok(batch) => batch,
-                Err(batch_file::WalkError::Io(error)) => return Err(error).at("read", &path),
-                Err(batch_file::WalkError::Damaged { .. }) => return Ok(None),
-            };
-            let indexed = last_entry.filter(|_| reached == start);
-            let expected = indexed.is_none_or(|entry| entry.offset == batch.header.last_offset());
-            if !expected || batch.header.last_offset() < next_offset {
-                return Ok(None);
-            }
-            next_offset = batch.header.next_offset();
-            reached = batch.end();
-            if batch.header.max_timestamp > largest.timestamp {
-                largest = TimestampOffset {
-                    timestamp: batch.header.max_timestamp,
-                    offset: batch.header.last_offset(),
-                };
-            }
-        }
-        Ok((reached == end).then_some((next_offset, largest)))
-    }
-
-    /// Reads the active segment, cuts what is bad at its end, and gathers its index entries anew.
-    fn recover_active(
-        &mut self,
-        extent: Extent,
-        modified_ms: i64,
-        recover: bool,
-    ) -> Result<(ActiveSegment, i64), LogError> {
-        let path = self.path(extent.base_offset, SegmentFile::Log);
-        let mode = if recover {
-            OpenMode::ReadWrite
-        } else {
-            OpenMode::Read
-        };
-        let file = self.open.files.open(&path, mode).at("open", &path)?;
-        let mut scanned = self.scan(file.as_ref(), &path, extent)?;
-        let trusted = if self.open.clean {
-            i64::MAX
-        } else {
-            self.open.recovery_point
-        };
-        let cut = scanned
-            .damage
-            .iter()
-            .find(|range| range.from_offset >= trusted)
-            .copied();
-        if let Some(cut) = cut {
-            let shorter = Extent {
-                size: cut.from_position,
-                ..extent
-            };
-            scanned = self.scan(file.as_ref(), &path, shorter)?;
-            scanned.tail = Some(BatchError::BadHeader(
-                "a batch was never flushed and is damaged".to_owned(),
-            ));
-        }
-        for range in &scanned.damage {
-            self.damage.add(*range);
-        }
-        if let Some(reason) = &scanned.tail {
-            let bytes = extent.size.saturating_sub(scanned.end);
-            tracing::warn!(path = %path.display(), position = scanned.end, bytes, %reason, "the end of the log is cut off");
-            let file = self
-                .open
-                .files
-                .open(&path, OpenMode::ReadWrite)
-                .at("open", &path)?;
-            file.set_len(u64::try_from(scanned.end).unwrap_or(0))
-                .at("truncate", &path)?;
-            self.report.truncated_bytes = bytes;
-        }
-        self.report.rebuilt_indexes += 1;
-        let extent = Extent {
-            size: scanned.end,
-            ..extent
-        };
-        let limits = self.limits();
-        let mut active = self.active_segment(extent, modified_ms, limits);
-        active.largest = scanned.largest;
-        if let Some(first) = scanned.first_timestamp {
-            active.first_timestamp = FirstTimestamp::Known(first);
-        }
-        for entry in &scanned.offset_entries {
-            active.offset_index.append(*entry);
-        }
-        for entry in &scanned.time_entries {
-            active.time_index.offer(*entry, false);
-        }
-        self.clear_indexes(extent.base_offset);
-        Ok((active, scanned.next_offset))
-    }
-
-    /// Empties the active segment's indexes; their entries are in memory and are written again as they fill pages. An index that cannot be
-    /// emptied is written over, and cut to its entries when the segment is closed.
-    fn clear_indexes(&self, base_offset: i64) {
-        for file in [SegmentFile::OffsetIndex, SegmentFile::TimeIndex] {
-            let path = self.path(base_offset, file);
-            if let Err(error) = index_file::write(self.open.files.as_ref(), &path, &[], false) {
-                tracing::warn!(path = %path.display(), %error, "cannot empty an index");
-            }
-        }
-    }
-
-    fn active_segment(&self, extent: Extent, modified_ms: i64, limits: SegmentLimits) -> ActiveSegment {
-        let now_ms = self.open.clock.wall_ms();
-        let mut active = ActiveSegment::new(extent.base_offset, now_ms, limits);
-        active.size = extent.size;
-        active.modified_ms = modified_ms;
-        if extent.size > 0 {
-            active.first_timestamp = FirstTimestamp::Unread;
-            // Its first batch came at some time before its last one.
-            active.first_append_ms = Some(modified_ms);
-        }
-        active
     }
 
     /// Makes the first, empty segment.

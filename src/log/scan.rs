@@ -30,6 +30,11 @@ impl Extent {
     fn end(&self) -> u64 {
         u64::try_from(self.size).unwrap_or(0)
     }
+
+    /// Whether an offset may lie in the segment that an index cannot say.
+    pub(crate) fn may_outgrow_indexes(&self) -> bool {
+        outgrows_indexes(self.base_offset, self.next_base)
+    }
 }
 
 /// What a segment holds.
@@ -47,6 +52,8 @@ pub(crate) struct Scanned {
     pub offset_entries: Vec<OffsetPosition>,
     /// What the time index has to hold, without the closing entry.
     pub time_entries: Vec<TimestampOffset>,
+    /// Offsets are missing between or within batches, as compaction leaves it; what is missing to damage does not count.
+    pub sparse: bool,
     /// Bad stretches that have a good batch behind them.
     pub damage: Vec<DamagedRange>,
     /// Why the walk ended before the end of the file, if it did.
@@ -71,6 +78,7 @@ pub(crate) fn segment<E: From<io::Error>>(
         first_timestamp: None,
         offset_entries: Vec::new(),
         time_entries: Vec::new(),
+        sparse: false,
         damage: Vec::new(),
         tail: None,
     };
@@ -110,8 +118,14 @@ pub(crate) fn segment<E: From<io::Error>>(
             from_position: scanned.end,
             to_position: as_i64(next.position),
         });
+        scanned.next_offset = next.header.base_offset;
         position = next.position;
     }
+}
+
+/// Whether a segment whose records end before `next_offset` holds offsets that are more than 31 bits above its base.
+pub(crate) fn outgrows_indexes(base_offset: i64, next_offset: i64) -> bool {
+    next_offset.saturating_sub(1).saturating_sub(base_offset) > i64::from(i32::MAX)
 }
 
 fn walk(file: &dyn FileHandle, position: u64, end: u64, checked: bool) -> FileBatches<'_> {
@@ -125,6 +139,7 @@ fn walk(file: &dyn FileHandle, position: u64, end: u64, checked: bool) -> FileBa
 impl Scanned {
     fn take(&mut self, batch: &BatchInFile, bytes_since_entry: &mut i64, index_interval_bytes: i64) {
         let last_offset = batch.header.last_offset();
+        self.sparse |= batch.header.base_offset != self.next_offset || batch.header.lacks_records();
         if batch.header.max_timestamp > self.largest.timestamp {
             self.largest = TimestampOffset {
                 timestamp: batch.header.max_timestamp,

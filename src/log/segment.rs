@@ -9,7 +9,7 @@
 use crate::log::batch::BatchHeader;
 use crate::log::index::{OffsetIndex, OffsetPosition};
 use crate::log::time_index::{TimeIndex, TimestampOffset};
-use crate::retention::SegmentFacts;
+use crate::retention::{CLOCK_TOLERANCE_MS, SegmentFacts, WithoutFuture};
 
 /// Age of the active segment as Kafka counts it: by the largest timestamp of its first batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +42,10 @@ pub struct ActiveSegment {
     pub size: i64,
     /// Largest batch timestamp so far, and its offset.
     pub largest: TimestampOffset,
+    /// Largest batch timestamp that is not of the future, negative if there is none.
+    pub past_ms: i64,
+    /// Smallest batch timestamp of the future: more than [`CLOCK_TOLERANCE_MS`] ahead of the clock when it came.
+    pub future_ms: Option<i64>,
     /// Timestamp its age counts from.
     pub first_timestamp: FirstTimestamp,
     /// Wall time in ms since when it is open; stands in where the first batch has no timestamp.
@@ -69,6 +73,8 @@ impl ActiveSegment {
             base_offset,
             size: 0,
             largest: TimestampOffset::none(base_offset),
+            past_ms: -1,
+            future_ms: None,
             first_timestamp: FirstTimestamp::Empty,
             created_ms: now_ms,
             first_append_ms: None,
@@ -81,6 +87,20 @@ impl ActiveSegment {
         }
     }
 
+    /// Tells timestamps of the future from others in a segment that was just loaded with its `largest` one. `below` and `above` are the entries of
+    /// its time index on both sides of `tolerated_ms`, up to where no timestamp is of the future.
+    pub fn loaded(&mut self, tolerated_ms: i64, below: Option<i64>, above: Option<i64>) {
+        let largest = self.largest.timestamp;
+        if largest <= tolerated_ms {
+            self.past_ms = largest;
+            return;
+        }
+        let future_ms = above.unwrap_or(largest);
+        let without = WithoutFuture::from_index(below.unwrap_or(-1), future_ms, self.modified_ms);
+        self.past_ms = without.time_ms;
+        self.future_ms = Some(future_ms);
+    }
+
     /// Takes note of a batch that was written at the end, as Kafka's `LogSegment.append` does batch by batch.
     pub fn appended(&mut self, batch: &BatchHeader, now_ms: i64) {
         let last_offset = batch.last_offset();
@@ -89,6 +109,12 @@ impl ActiveSegment {
                 timestamp: batch.max_timestamp,
                 offset: last_offset,
             };
+        }
+        if batch.max_timestamp > now_ms.saturating_add(CLOCK_TOLERANCE_MS) {
+            let least = self.future_ms.unwrap_or(i64::MAX).min(batch.max_timestamp);
+            self.future_ms = Some(least);
+        } else {
+            self.past_ms = self.past_ms.max(batch.max_timestamp);
         }
         if self.bytes_since_entry > self.limits.index_interval_bytes {
             self.offset_index.append(OffsetPosition {
@@ -114,6 +140,14 @@ impl ActiveSegment {
             size_bytes: self.size,
             largest_timestamp: self.largest.timestamp,
             modified_ms: self.modified_ms,
+            without_future: self.future_ms.map(|future_ms| WithoutFuture {
+                time_ms: if self.past_ms >= 0 {
+                    self.past_ms
+                } else {
+                    self.modified_ms
+                },
+                future_ms,
+            }),
         }
     }
 }

@@ -186,6 +186,28 @@ pub fn lookup(
     }))
 }
 
+/// The timestamps of the last entry at or below `timestamp` and of the first above it.
+///
+/// # Errors
+/// What reading fails with.
+pub fn around(handle: &dyn FileHandle, timestamp: i64) -> io::Result<(Option<i64>, Option<i64>)> {
+    let count = entry_count::<ENTRY_LEN>(handle)?;
+    let at =
+        |index| -> io::Result<i64> { Ok(TimestampOffset::decode(0, &entry_at(handle, index)?).timestamp) };
+    let (mut low, mut high) = (0, count);
+    let (mut below, mut above) = (None, None);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let found = at(middle)?;
+        if found <= timestamp {
+            (low, below) = (middle + 1, Some(found));
+        } else {
+            (high, above) = (middle, Some(found));
+        }
+    }
+    Ok((below, above))
+}
+
 /// Number of entries of an index that was closed cleanly, and the last one, `(-1, base)` if there is none. `None` if
 /// what is there cannot be one: among several entries the last one is at the base itself, as the zeros of an untrimmed
 /// file are, or has no timestamp.

@@ -6,6 +6,10 @@
 //!
 //! Compressed records are looked into only where a rule needs single records: keys on a compacted topic, a lower bound on
 //! timestamps, another codec. Otherwise the header speaks for them. Uncompressed records are all checked; nothing is allocated for it.
+//!
+//! Kafka opens every compressed batch and computes the largest timestamp anew. Here a header that lies about it is believed: the upper bound on
+//! timestamps holds for what it says, retention and time index go by the same number, and a producer gains nothing by it that it could not have
+//! by stamping its records so. Opening every batch would cost each honest producer several times the work of the append itself.
 use crate::log::batch::{self, BatchError, BatchHeader, BatchSlice, HEADER_LEN};
 use crate::log::compression::{self, Codec};
 use crate::log::error::{AppendError, MAX_RECORD_ERRORS, RecordError};

@@ -10,7 +10,7 @@ const fn same(name: &'static str) -> BrokerName {
     BrokerName { name, factor: 1 }
 }
 
-/// Every topic setting of Kafka 4.4, in alphabetical order.
+/// Every topic setting of Kafka 4.4 and the one of ours, in alphabetical order.
 pub const TOPIC_KEYS: &[TopicKey] = &[
     TopicKey {
         name: "cleanup.policy",
@@ -480,6 +480,18 @@ pub const TOPIC_KEYS: &[TopicKey] = &[
         unit: Unit::Ms,
         acted_on: true,
         doc: "Age at which a segment is closed even if it is not full, so that it can expire.",
+    },
+    TopicKey {
+        name: "tidemark.ignore.timestamps.ahead.ms",
+        kind: Kind::Long,
+        default: None,
+        min: Some(-1),
+        max: None,
+        allowed: &[],
+        broker_names: &[],
+        unit: Unit::Ms,
+        acted_on: true,
+        doc: "Not Kafka's: timestamps further ahead of the engine's clock than this no longer keep a segment from expiring; its other timestamps count, or its file's modification time. What was at most an hour ahead when it was written always counts. Left out or -1, all count, as in Kafka.",
     },
     TopicKey {
         name: "unclean.leader.election.enable",

@@ -1,4 +1,4 @@
-//! Every topic setting of Kafka 4.4: its type, default, range, and the broker settings behind it.
+//! Every topic setting of Kafka 4.4, and one that Kafka lacks: type, default, range, and the broker settings behind it.
 //!
 //! One table drives the schema of the Topic resource, the wire's config APIs, the engine's settings and the hints in
 //! error messages. Names, types, defaults and ranges are those of `LogConfig`; broker names those of
@@ -67,11 +67,12 @@ pub struct BrokerName {
 /// One topic setting.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TopicKey {
-    /// Kafka's name.
+    /// Kafka's name; ours begin with `tidemark.`.
     pub name: &'static str,
     /// Type of the value.
     pub kind: Kind,
-    /// Canonical text of the default; `None` where Kafka's default is null.
+    /// Canonical text of the default; `None` where Kafka's default is null, and for what Kafka does not have: such a key shows up only
+    /// where it is set.
     pub default: Option<&'static str>,
     /// Smallest number allowed; `None` is the least of the type.
     pub min: Option<i64>,

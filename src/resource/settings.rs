@@ -106,6 +106,8 @@ pub struct TopicSettings {
     pub preallocate: bool,
     /// `max.compaction.lag.ms`.
     pub max_compaction_lag_ms: i64,
+    /// `tidemark.ignore.timestamps.ahead.ms`; -1 is off.
+    pub ignore_timestamps_ahead_ms: i64,
 }
 
 impl Default for TopicSettings {
@@ -137,6 +139,7 @@ impl Default for TopicSettings {
             flush_ms: i64::MAX,
             preallocate: false,
             max_compaction_lag_ms: i64::MAX,
+            ignore_timestamps_ahead_ms: -1,
         }
     }
 }
@@ -223,6 +226,7 @@ impl TopicSettings {
             "flush.ms" => self.flush_ms = number,
             "preallocate" => self.preallocate = value == "true",
             "max.compaction.lag.ms" => self.max_compaction_lag_ms = number,
+            "tidemark.ignore.timestamps.ahead.ms" => self.ignore_timestamps_ahead_ms = number,
             _ => {}
         }
     }

@@ -61,6 +61,9 @@ pub fn clamp(
         retention_bytes: loosest_bytes,
         ..asked
     };
+    if rules.ignore_ahead_ms != in_force.ignore_ahead_ms && loses(rules, last_data) {
+        rules.ignore_ahead_ms = looser(asked.ignore_ahead_ms, in_force.ignored_ahead_ms());
+    }
     if loses(rules, last_data) {
         // Even the limits in force lose something when the active segment is closed this early.
         let gentle = gentler_segments(view, &rules, now_ms, later_ms);

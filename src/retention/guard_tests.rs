@@ -13,6 +13,7 @@ fn ten_days() -> SegmentProfile {
             size_bytes: 100,
             largest_timestamp: NOW - (10 - k) * DAY,
             modified_ms: NOW,
+            without_future: None,
         })
         .collect()
 }

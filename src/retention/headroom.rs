@@ -36,6 +36,7 @@ pub fn headroom(
     let reach = reach(profile, log_start, log_end, log_end, rules);
     let goes_at = Fate {
         profile,
+        now_ms,
         reach,
         rules: *rules,
     }
@@ -49,12 +50,13 @@ pub fn headroom(
     }
 }
 
-/// When a pass takes the segment at `index` by age, in milliseconds, if no record comes: `None` for never, a moment
+/// When a pass from `now_ms` on takes the segment at `index` by age, in milliseconds, if no record comes: `None` for never, a moment
 /// in the past where it only waits for the next pass.
 pub fn expires_at_ms(
     profile: &SegmentProfile,
     log_start: i64,
     log_end: i64,
+    now_ms: i64,
     rules: &Rules,
     index: usize,
 ) -> Option<i64> {
@@ -65,6 +67,7 @@ pub fn expires_at_ms(
     let reach = reach(profile, log_start, log_end, log_end, &by_age);
     let goes_at = Fate {
         profile,
+        now_ms,
         reach,
         rules: by_age,
     }

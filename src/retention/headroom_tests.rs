@@ -11,6 +11,7 @@ fn profile() -> SegmentProfile {
             size_bytes,
             largest_timestamp,
             modified_ms: NOW,
+            without_future: None,
         })
         .collect()
 }
@@ -48,6 +49,7 @@ fn bytes_count_to_the_first_that_lets_the_size_rule_take_the_segment() {
                 size_bytes: arrived,
                 largest_timestamp: NOW,
                 modified_ms: NOW,
+                without_future: None,
             });
             plan(&grown, 0, 11, 11, NOW, &rules).new_log_start
         };
@@ -89,13 +91,13 @@ fn expiry_of_a_segment_waits_for_the_youngest_before_it() {
         retention_bytes: 0,
         ..Rules::default()
     };
-    let expires = |index| expires_at_ms(&profile(), 0, 10, &rules, index);
+    let expires = |index| expires_at_ms(&profile(), 0, 10, NOW, &rules, index);
     assert_eq!(
         [expires(0), expires(1), expires(2)],
         [Some(NOW + 51), Some(NOW + 51), Some(NOW + 141)]
     );
     assert_eq!(
-        expires_at_ms(&profile(), 5, 10, &rules, 1),
+        expires_at_ms(&profile(), 5, 10, NOW, &rules, 1),
         Some(NOW - 149),
         "the first is below the start"
     );
@@ -103,5 +105,5 @@ fn expiry_of_a_segment_waits_for_the_youngest_before_it() {
         retention_ms: i64::MAX,
         ..Rules::default()
     };
-    assert_eq!(expires_at_ms(&profile(), 0, 10, &never, 0), None);
+    assert_eq!(expires_at_ms(&profile(), 0, 10, NOW, &never, 0), None);
 }

@@ -18,12 +18,15 @@ mod readers;
 mod rules;
 mod watch;
 
+#[cfg(test)]
+mod future_tests;
+
 pub use clamp::{Clamped, clamp};
 pub use guard::{AlreadyLost, AtRisk, Cause, Decision, Held, Judgement, LastData, judge};
 pub use headroom::{Headroom, expires_at_ms, headroom};
 pub use outlook::{Eases, Outlook, PartitionView, Proposed};
 pub use plan::{Blocked, Deletion, FutureTime, Plan, Reason, plan};
-pub use profile::{SegmentFacts, SegmentProfile};
+pub use profile::{CLOCK_TOLERANCE_MS, SegmentFacts, SegmentProfile, WithoutFuture};
 pub use readers::{Known, Position, Reader, Standing, Unknown, matches};
 pub use rules::Rules;
 pub use watch::Watch;

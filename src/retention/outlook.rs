@@ -173,6 +173,7 @@ fn taken_and_eases(view: &PartitionView<'_>, now_ms: i64, later_ms: i64) -> (Vec
         |rules: &Rules, at_ms| plan(profile, log_start, high_watermark, log_end, at_ms, rules).deleted();
     let fate = |rules: Rules| Fate {
         profile,
+        now_ms,
         reach: reach(profile, log_start, high_watermark, log_end, &rules),
         rules,
     };
@@ -218,6 +219,21 @@ fn taken_and_eases(view: &PartitionView<'_>, now_ms: i64, later_ms: i64) -> (Vec
         });
     if saved_ms.is_some() {
         first = first.min(active);
+    }
+    if in_force.ignored_ahead_ms().is_some() || proposed.ignored_ahead_ms().is_some() {
+        // A timestamp that is ignored now and counts later breaks the order that is made use of below: a segment may go in a while and not
+        // any more at the end of it. What is taken sooner lies between the first and the last such segment.
+        let (goes, stays) = (new.timeline(), old.timeline());
+        let sooner: Vec<usize> = (first..new.reach.limit)
+            .filter(|index| {
+                let kept_until = saved_ms.filter(|_| *index == active).unwrap_or(i64::MIN);
+                goes[*index] <= later_ms && goes[*index] < stays[*index].max(kept_until)
+            })
+            .collect();
+        let (Some(first), Some(last)) = (sooner.first(), sooner.last()) else {
+            return Default::default();
+        };
+        return all(*first, [start(*first)..start(last + 1), 0..0], last_append_ms);
     }
     if first >= end {
         return Default::default();
@@ -275,6 +291,8 @@ fn plus(time_ms: i64, limit_ms: i64) -> i64 {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fate<'a> {
     pub profile: &'a SegmentProfile,
+    /// From when on there are passes: a timestamp may be ignored now and not any more when its segment would have expired.
+    pub now_ms: i64,
     pub reach: Reach,
     pub rules: Rules,
 }
@@ -289,11 +307,35 @@ impl Fate<'_> {
         let (Some(limit_ms), true) = (self.rules.age_limit_ms(), index < self.reach.limit) else {
             return i64::MAX;
         };
+        if self.rules.ignored_ahead_ms().is_some() {
+            return self.timeline().get(index).copied().unwrap_or(i64::MAX);
+        }
         let newest_ms = self
             .profile
             .latest_time_ms(self.reach.by_size, index)
             .unwrap_or(i64::MAX);
         plus(newest_ms, limit_ms)
+    }
+
+    /// [`Fate::goes_at`] of every segment.
+    fn timeline(&self) -> Vec<i64> {
+        let mut at_ms = i64::MIN;
+        let goes = self.profile.iter().enumerate().map(|(index, segment)| {
+            if index < self.reach.by_size {
+                return i64::MIN;
+            }
+            let (Some(limit_ms), true) = (self.rules.age_limit_ms(), index < self.reach.limit) else {
+                return i64::MAX;
+            };
+            let ignoring = segment.without_future.and_then(|without| {
+                let first_ms = at_ms.max(plus(without.time_ms, limit_ms));
+                let ignored = self.rules.ignores(without.future_ms, first_ms.max(self.now_ms));
+                ignored.then_some(first_ms)
+            });
+            at_ms = ignoring.unwrap_or_else(|| at_ms.max(plus(segment.time_ms(), limit_ms)));
+            at_ms
+        });
+        goes.collect()
     }
 
     /// What eases a change that takes segments from `first` on sooner than these rules do.

@@ -117,22 +117,21 @@ pub fn plan(
 ) -> Plan {
     let reach = reach(profile, log_start, high_watermark, log_end, rules);
     let expired = match rules.age_limit_ms() {
-        Some(_) => profile.first_time(reach.by_size, reach.limit, |time_ms| {
-            !rules.is_expired(time_ms, now_ms)
-        }),
+        Some(_) => first_not_expired(profile, reach.by_size, reach.limit, now_ms, rules),
         None => reach.by_size,
     };
     let blocked = profile
         .get(expired)
-        .filter(|stop| rules.age_limit_ms().is_some() && expired < reach.limit && stop.time_ms() > now_ms)
-        .map(|stop| Blocked {
+        .map(|stop| (stop, stop.time_at_ms(now_ms, rules)))
+        .filter(|(_, time_ms)| rules.age_limit_ms().is_some() && expired < reach.limit && *time_ms > now_ms)
+        .map(|(stop, time_ms)| Blocked {
             base_offset: stop.base_offset,
-            time: if stop.has_timestamp() {
-                FutureTime::RecordTimestamp(stop.largest_timestamp)
+            time: if time_ms == stop.modified_ms && time_ms != stop.largest_timestamp {
+                FutureTime::ModifiedTime(time_ms)
             } else {
-                FutureTime::ModifiedTime(stop.modified_ms)
+                FutureTime::RecordTimestamp(time_ms)
             },
-            ahead_ms: stop.time_ms().saturating_sub(now_ms),
+            ahead_ms: time_ms.saturating_sub(now_ms),
         });
     Plan {
         new_log_start: start_after(profile, expired, log_start, log_end),
@@ -141,6 +140,29 @@ pub fn plan(
         by_time: expired - reach.by_size,
         rolls_active: expired > 0 && expired == profile.len(),
         blocked,
+    }
+}
+
+/// The first segment from `from` on, not going past `limit`, that the time rule keeps; `limit` where it takes all.
+fn first_not_expired(
+    profile: &SegmentProfile,
+    from: usize,
+    limit: usize,
+    now_ms: i64,
+    rules: &Rules,
+) -> usize {
+    let mut index = from;
+    loop {
+        index = profile.first_time(index, limit, |time_ms| !rules.is_expired(time_ms, now_ms));
+        // What stays by its largest timestamp may go where that one is ignored.
+        let goes = index < limit
+            && profile
+                .get(index)
+                .is_some_and(|stop| rules.is_expired(stop.time_at_ms(now_ms, rules), now_ms));
+        if !goes {
+            return index;
+        }
+        index += 1;
     }
 }
 

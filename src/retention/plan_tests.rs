@@ -10,6 +10,7 @@ fn segments(facts: &[(i64, i64, i64)]) -> SegmentProfile {
             size_bytes,
             largest_timestamp,
             modified_ms: NOW,
+            without_future: None,
         })
         .collect()
 }

@@ -3,6 +3,7 @@
 //! The log keeps a profile up to date as it appends, rolls, deletes and truncates. Sizes are kept as running sums and
 //! times as a tree of maxima, so that both "how many of the oldest make up this many bytes" and "which is the first
 //! that is not old enough" take time logarithmic in the number of segments, also after deletions from the front.
+use super::rules::Rules;
 
 /// One segment as retention sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +17,32 @@ pub struct SegmentFacts {
     pub largest_timestamp: i64,
     /// When the `.log` file was last modified, in milliseconds; stands in where there is no timestamp.
     pub modified_ms: i64,
+    /// What the segment's age counts from where timestamps of the future are ignored; `None` where it holds none.
+    pub without_future: Option<WithoutFuture>,
+}
+
+/// How far ahead of the clock a timestamp may lie, when its record is written, and still be no timestamp of the future: Kafka's default of
+/// `message.timestamp.after.max.ms`. Clocks that differ by minutes are no reason to ignore what they say.
+pub const CLOCK_TOLERANCE_MS: i64 = 3_600_000;
+
+/// A segment's time without its timestamps of the future.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WithoutFuture {
+    /// The largest of the other timestamps, or when the file was last modified, in milliseconds.
+    pub time_ms: i64,
+    /// The smallest timestamp of the future that is known. Once it is none any more, nothing is ignored.
+    pub future_ms: i64,
+}
+
+impl WithoutFuture {
+    /// From two neighbours in the time index: the last entry that is not of the future (negative where there is none), and the first that is.
+    /// The index says nothing of the records behind the latter, so the segment counts as no older than its file.
+    pub fn from_index(past_ms: i64, future_ms: i64, modified_ms: i64) -> Self {
+        Self {
+            time_ms: past_ms.max(modified_ms),
+            future_ms,
+        }
+    }
 }
 
 impl SegmentFacts {
@@ -26,6 +53,15 @@ impl SegmentFacts {
             self.largest_timestamp
         } else {
             self.modified_ms
+        }
+    }
+
+    /// The time from which the segment's age counts at `now_ms` under `rules`: as [`SegmentFacts::time_ms`], but for timestamps that the rules
+    /// ignore.
+    pub fn time_at_ms(&self, now_ms: i64, rules: &Rules) -> i64 {
+        match self.without_future {
+            Some(without) if rules.ignores(without.future_ms, now_ms) => without.time_ms,
+            _ => self.time_ms(),
         }
     }
 
@@ -115,6 +151,29 @@ impl SegmentProfile {
     /// The latest [`SegmentFacts::time_ms`] among the segments from `from` up to and including `to`.
     pub fn latest_time_ms(&self, from: usize, to: usize) -> Option<i64> {
         (from <= to && to < self.len()).then(|| self.latest.max(self.popped + from, self.popped + to))
+    }
+
+    /// The first segment whose [`SegmentFacts::time_ms`] is at least `time_ms`.
+    pub fn first_reaching(&self, time_ms: i64) -> Option<usize> {
+        let index = self.first_time(0, self.len(), |time| time >= time_ms);
+        (index < self.len()).then_some(index)
+    }
+
+    /// The first of the segments with the largest record timestamp, and the first of all where no record has one.
+    pub fn first_with_largest(&self) -> Option<usize> {
+        let latest = self.latest_time_ms(0, self.len().checked_sub(1)?)?;
+        let index = self.first_reaching(latest)?;
+        if self.get(index).is_some_and(SegmentFacts::has_timestamp) {
+            return Some(index);
+        }
+        // A file's modification time stands in the way of the tree.
+        let mut largest = (0, i64::MIN);
+        for (index, segment) in self.iter().enumerate() {
+            if segment.largest_timestamp > largest.1 {
+                largest = (index, segment.largest_timestamp);
+            }
+        }
+        Some(largest.0)
     }
 
     /// How many of the oldest segments end at or below `offset`, the active one left out: its end is not a base.

@@ -6,6 +6,7 @@ fn facts(base_offset: i64, size_bytes: i64, largest_timestamp: i64) -> SegmentFa
         size_bytes,
         largest_timestamp,
         modified_ms: 0,
+        without_future: None,
     }
 }
 
@@ -17,6 +18,7 @@ fn a_missing_timestamp_falls_back_to_the_modified_time_but_zero_does_not() {
             size_bytes: 1,
             largest_timestamp,
             modified_ms: 77,
+            without_future: None,
         }
         .time_ms()
     };

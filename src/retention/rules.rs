@@ -16,6 +16,8 @@ pub struct Rules {
     pub segment_ms: i64,
     /// `segment.bytes`: the size at which the active segment is closed.
     pub segment_bytes: i64,
+    /// `tidemark.ignore.timestamps.ahead.ms`: timestamps further ahead of now than this do not count for a segment's age; negative is off.
+    pub ignore_ahead_ms: i64,
 }
 
 impl Default for Rules {
@@ -27,6 +29,7 @@ impl Default for Rules {
             retention_bytes: -1,
             segment_ms: WEEK_MS,
             segment_bytes: 1 << 30,
+            ignore_ahead_ms: -1,
         }
     }
 }
@@ -45,6 +48,7 @@ impl From<&TopicSettings> for Rules {
             retention_bytes: settings.retention_bytes,
             segment_ms,
             segment_bytes: settings.segment_bytes,
+            ignore_ahead_ms: settings.ignore_timestamps_ahead_ms,
         }
     }
 }
@@ -67,6 +71,17 @@ impl Rules {
     /// The size limit in bytes where one is in effect.
     pub fn size_limit_bytes(&self) -> Option<i64> {
         (self.delete && self.retention_bytes >= 0).then_some(self.retention_bytes)
+    }
+
+    /// How far ahead of now a timestamp may lie and still count, where there is such a bound.
+    pub fn ignored_ahead_ms(&self) -> Option<i64> {
+        (self.ignore_ahead_ms >= 0).then_some(self.ignore_ahead_ms)
+    }
+
+    /// Whether a timestamp is so far ahead of `now_ms` that it does not count.
+    pub fn ignores(&self, timestamp: i64, now_ms: i64) -> bool {
+        self.ignored_ahead_ms()
+            .is_some_and(|ahead| timestamp > now_ms.saturating_add(ahead))
     }
 
     /// Whether something last written at `time_ms` is older than the age limit: strictly, as in Kafka's

@@ -18,6 +18,7 @@ mod control;
 mod crash;
 mod disk;
 mod doors;
+mod future;
 mod fuzz;
 mod groups;
 mod guard;

@@ -138,6 +138,7 @@ fn compare(logs: &Path, expected: &Expected) {
         Depth {
             batches: true,
             verify: true,
+            ..Depth::default()
         },
     )
     .expect("a report");

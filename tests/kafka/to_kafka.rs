@@ -330,6 +330,7 @@ fn look(directory: &Path) -> PartitionReport {
     let depth = Depth {
         batches: false,
         verify: true,
+        ..Depth::default()
     };
     let report = inspect::inspect(&DiskFiles, directory, depth).expect("a report");
     assert!(report.is_sound(), "{report:#?}");

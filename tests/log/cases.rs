@@ -67,6 +67,94 @@ fn a4_microseconds_block_and_are_named_and_a_bound_refuses_them() {
     );
 }
 
+/// Three ways to come by the same log: as it was written, after a clean stop, and read anew after a crash.
+fn each_way(bench: &mut Bench, way: usize, modified_ms: i64) {
+    if way > 0 {
+        bench.log().close().unwrap();
+        bench.touch("00000000000000000000.log", modified_ms);
+        bench.open(way == 1, 0).unwrap();
+    }
+}
+
+const IGNORE_AHEAD: &str = "tidemark.ignore.timestamps.ahead.ms";
+const FIVE_YEARS: i64 = 5 * 365 * DAY;
+
+fn future_proof() -> Bench {
+    roomy(&[
+        ("retention.ms", "604800000"),
+        ("segment.ms", "3153600000000"),
+        ("message.timestamp.after.max.ms", "9223372036854775807"),
+    ])
+}
+
+#[test]
+fn a6_timestamps_of_the_future_can_be_ignored() {
+    let future = NOW + FIVE_YEARS;
+    for way in 0..3 {
+        let mut mixed = future_proof();
+        mixed.batches(99, NOW - 9 * DAY).batches(1, future).roll();
+        let mut all = future_proof();
+        all.clock.step_wall_ms(-8 * DAY);
+        all.batches(100, future).roll();
+        all.clock.step_wall_ms(8 * DAY);
+        for (bench, written_ms) in [(&mut mixed, NOW - 9 * DAY), (&mut all, NOW - 8 * DAY)] {
+            bench.batches(10, NOW);
+            each_way(bench, way, written_ms);
+            let off = bench.run();
+            assert_eq!((bench.shape(), off.deleted.len()), ((0, vec![0, 100]), 0));
+            let blocked = off.blocked.map(|blocked| blocked.time);
+            assert_eq!(blocked, Some(FutureTime::RecordTimestamp(future)));
+            // The file decides where nothing else does: a week and a millisecond must have passed.
+            bench.set(IGNORE_AHEAD, "60000");
+            let rules = Rules::from(bench.resolved().as_ref());
+            let gone = |at_ms| bench.log().plan(at_ms, &rules).new_log_start;
+            let expires = written_ms + 7 * DAY + 1;
+            assert_eq!((gone(expires - 1), gone(expires)), (0, 100), "way {way}");
+            assert_eq!(bench.after_run(), (100, vec![100], 1), "way {way}");
+            assert!(bench.run().blocked.is_none());
+        }
+    }
+}
+
+/// The time index does not tell what came behind a timestamp of the future; what came there must not go with what came before.
+#[test]
+fn a6_what_was_written_behind_a_timestamp_of_the_future_is_kept() {
+    for way in 0..3 {
+        let mut bench = future_proof();
+        bench.set(IGNORE_AHEAD, "60000");
+        let hour_ago = NOW - HOUR;
+        bench
+            .batches(99, NOW - 9 * DAY)
+            .batches(1, NOW + FIVE_YEARS)
+            .batches(100, hour_ago);
+        bench.roll().batches(10, NOW);
+        each_way(&mut bench, way, hour_ago);
+        assert_eq!(bench.after_run(), (0, vec![0, 200], 0), "way {way}");
+        bench.clock.step_wall_ms(7 * DAY - HOUR);
+        assert_eq!(bench.after_run(), (0, vec![0, 200], 0), "way {way}");
+        bench.clock.step_wall_ms(1);
+        assert_eq!(bench.after_run(), (200, vec![200], 1), "way {way}");
+    }
+}
+
+/// A clock that is half an hour ahead is no reason to ignore what it stamps, however narrow the bound.
+#[test]
+fn a6_clocks_that_differ_by_minutes_count() {
+    let mut bench = future_proof();
+    bench.set(IGNORE_AHEAD, "0");
+    let ahead = NOW + HOUR / 2;
+    bench
+        .batches(9, NOW - 9 * DAY)
+        .batches(1, ahead)
+        .batches(1, NOW + FIVE_YEARS)
+        .roll();
+    assert_eq!(bench.after_run(), (0, vec![0, 11], 0));
+    bench.clock.step_wall_ms(7 * DAY + HOUR / 2);
+    assert_eq!(bench.after_run(), (0, vec![0, 11], 0));
+    bench.clock.step_wall_ms(1);
+    assert_eq!(bench.after_run(), (11, vec![11], 1));
+}
+
 #[test]
 fn a9_a_very_short_limit_is_honoured() {
     let bench = roomy(&[("retention.ms", "1000")]);

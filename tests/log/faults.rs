@@ -259,6 +259,13 @@ fn missing_files_of_every_kind() {
             std::fs::remove_file(bench.file(&format!("00000000000000000005.{kind}"))).unwrap();
             bench.open(clean, 0).unwrap();
             assert_eq!(bench.log().log_end(), 15, "{kind}");
+            if kind == "log" && !clean {
+                // What was never flushed and is gone is told.
+                let damage = bench.log().damage();
+                assert_eq!((damage[0].from_offset, damage[0].to_offset), (5, 10));
+                assert_eq!((bench.fetch(4).unwrap(), bench.fetch(10).unwrap()[0]), (vec![4], 10));
+                continue;
+            }
             let expected: Vec<i64> = (0..15)
                 .filter(|offset| kind != "log" || !(5..10).contains(offset))
                 .collect();

@@ -359,6 +359,7 @@ fn acknowledged_records_survive_being_killed_at_any_moment() {
             Depth {
                 batches: false,
                 verify: true,
+                ..Depth::default()
             },
         )
         .unwrap();

@@ -14,6 +14,7 @@ mod appending;
 mod cases;
 mod faults;
 mod file_handling;
+mod gaps;
 mod kill;
 mod log_start;
 mod model;

@@ -361,6 +361,7 @@ fn some_rules(random: &mut Random) -> Rules {
         retention_bytes: random.pick(&[-1, -1, -1, 0, 120, 300, 600]),
         segment_ms: random.pick(&[100, 400, 100_000]),
         segment_bytes: random.pick(&[100, 200, 100_000]),
+        ignore_ahead_ms: -1,
     }
 }
 

@@ -182,6 +182,7 @@ pub fn profile_of(naive: &Naive) -> SegmentProfile {
             size_bytes: segment.size,
             largest_timestamp: segment.timestamp,
             modified_ms: segment.modified,
+            without_future: None,
         })
         .collect()
 }

@@ -34,6 +34,7 @@ impl Segment {
                 .max()
                 .unwrap_or(-1),
             modified_ms: self.modified,
+            without_future: None,
         }
     }
 

@@ -185,7 +185,7 @@ fn headroom_is_the_time_and_the_bytes_after_which_a_pass_takes_the_reader() {
                 retention_bytes: -1,
                 ..rules
             };
-            let expires = expires_at_ms(&log.profile(), log.naive.start, log.naive.end, &by_time, index);
+            let expires = expires_at_ms(&log.profile(), log.naive.start, log.naive.end, T, &by_time, index);
             let gone_at = |at| {
                 let mut naive = log.naive.clone();
                 naive.pass(at, &by_time);

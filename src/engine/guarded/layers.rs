@@ -7,7 +7,7 @@ use crate::retention::Rules;
 
 /// The keys that decide what a pass deletes. One edit of them goes in entirely or not at all; every other key goes in at
 /// once.
-const GUARDED_KEYS: [&str; 8] = [
+const GUARDED_KEYS: [&str; 9] = [
     "cleanup.policy",
     "internal.segment.bytes",
     "max.compaction.lag.ms",
@@ -16,6 +16,7 @@ const GUARDED_KEYS: [&str; 8] = [
     "segment.bytes",
     "segment.jitter.ms",
     "segment.ms",
+    "tidemark.ignore.timestamps.ahead.ms",
 ];
 
 fn is_guarded(key: &str) -> bool {
@@ -78,6 +79,9 @@ pub fn with_clamped(proposed: &Layers, clamped: &BTreeMap<i32, Rules>) -> Layers
             // Below Kafka's minimum for `segment.bytes` only the internal key holds the value.
             set("internal.segment.bytes", rules.segment_bytes);
         }
+        if rules.ignore_ahead_ms != asked.ignore_ahead_ms {
+            set("tidemark.ignore.timestamps.ahead.ms", rules.ignore_ahead_ms);
+        }
         if own.is_empty() {
             layers.partition_config.remove(partition);
         }
@@ -94,6 +98,7 @@ pub fn might_lower(old: &Rules, new: &Rules) -> bool {
     };
     shorter(old.age_limit_ms(), new.age_limit_ms())
         || shorter(old.size_limit_bytes(), new.size_limit_bytes())
+        || shorter(old.ignored_ahead_ms(), new.ignored_ahead_ms())
         || new.segment_ms < old.segment_ms
         || new.segment_bytes < old.segment_bytes
 }
@@ -145,11 +150,20 @@ mod tests {
 
     #[test]
     fn a_clamp_overrides_only_what_differs_and_only_where_it_is_held() {
-        let proposed = layers(&[("retention.ms", "10"), ("retention.bytes", "100")], None);
+        let ahead = "tidemark.ignore.timestamps.ahead.ms";
+        let proposed = layers(
+            &[
+                ("retention.ms", "10"),
+                ("retention.bytes", "100"),
+                (ahead, "60000"),
+            ],
+            None,
+        );
         let asked = Rules::from(&proposed.settings(0).unwrap());
         let clamped = Rules {
             retention_ms: 50,
             segment_bytes: 700,
+            ignore_ahead_ms: -1,
             ..asked
         };
         let with = with_clamped(&proposed, &[(1, clamped), (2, asked)].into());
@@ -158,7 +172,11 @@ mod tests {
         assert_eq!(with.partition_config.keys().collect::<Vec<_>>(), [&1]);
         assert_eq!(
             with.partition_config[&1],
-            overrides(&[("retention.ms", "50"), ("internal.segment.bytes", "700")])
+            overrides(&[
+                ("retention.ms", "50"),
+                ("internal.segment.bytes", "700"),
+                (ahead, "-1")
+            ])
         );
     }
 
@@ -173,6 +191,8 @@ mod tests {
         assert!(might_lower(&old, &with(|rules| rules.retention_bytes = 5)));
         assert!(might_lower(&old, &with(|rules| rules.retention_ms -= 1)));
         assert!(might_lower(&old, &with(|rules| rules.segment_ms -= 1)));
+        assert!(might_lower(&old, &with(|rules| rules.ignore_ahead_ms = 60_000)));
+        assert!(!might_lower(&with(|rules| rules.ignore_ahead_ms = 60_000), &old));
         assert!(might_lower(&with(|rules| rules.delete = false), &old));
         assert!(!might_lower(&old, &old));
         assert!(!might_lower(&old, &with(|rules| rules.retention_ms = -1)));

@@ -74,6 +74,7 @@ fn look(dir: &Path) -> PartitionReport {
     let depth = Depth {
         batches: true,
         verify: true,
+        ..Depth::default()
     };
     let mut report = inspect(&DiskFiles, dir, depth).unwrap();
     assert_eq!(report.partitions.len(), 1);
@@ -168,6 +169,7 @@ fn nothing_is_opened_for_writing() {
         Depth {
             batches: true,
             verify: true,
+            ..Depth::default()
         },
     )
     .unwrap();

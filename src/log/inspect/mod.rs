@@ -27,6 +27,8 @@ pub struct Depth {
     pub batches: bool,
     /// Read everything and check every checksum.
     pub verify: bool,
+    /// Wall time, ms since the epoch, that a plan will be made for: what lies ahead of it is of the future.
+    pub now_ms: i64,
 }
 
 /// What lies under a directory.

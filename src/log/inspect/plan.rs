@@ -66,7 +66,7 @@ pub fn plan_report(report: &PartitionReport, settings: &TopicSettings, now_ms: i
     let mut segments = Vec::with_capacity(report.segments.len());
     let mut latest = i64::MIN;
     for (index, segment) in report.segments.iter().enumerate() {
-        let time = facts(segment).time_ms();
+        let time = facts(segment).time_at_ms(now_ms, &rules);
         latest = latest.max(time);
         let (deleted, (reason, why)) = match reasons.get(index) {
             Some(reason) => (true, deleted_because(*reason, segment, report, &rules, now_ms)),
@@ -103,6 +103,7 @@ pub fn facts(segment: &SegmentReport) -> SegmentFacts {
         size_bytes: i64::try_from(segment.size_bytes).unwrap_or(i64::MAX),
         largest_timestamp: segment.largest_timestamp,
         modified_ms: segment.modified_ms,
+        without_future: segment.without_future,
     }
 }
 
@@ -133,8 +134,8 @@ fn deleted_because(
                 "Time",
                 format!(
                     "{} is {} old, older than retention.ms {limit}",
-                    whose_time(segment),
-                    age(segment, now_ms)
+                    whose_time(segment, rules, now_ms),
+                    age(segment, rules, now_ms)
                 ),
             )
         }
@@ -152,7 +153,8 @@ fn kept_because(
     if segment.active && segment.size_bytes == 0 {
         return ("Empty", "the active segment is empty".to_owned());
     }
-    let expired = rules.is_expired(facts(segment).time_ms(), now_ms);
+    let time_ms = facts(segment).time_at_ms(now_ms, rules);
+    let expired = rules.is_expired(time_ms, now_ms);
     if index > plan.deleted() && expired {
         let first = report
             .segments
@@ -163,9 +165,9 @@ fn kept_because(
             format!("segment {first} before it is kept, and segments go from the front only"),
         );
     }
-    let ahead_ms = facts(segment).time_ms().saturating_sub(now_ms);
+    let ahead_ms = time_ms.saturating_sub(now_ms);
     if rules.age_limit_ms().is_some() && ahead_ms > 0 {
-        let (whose, ahead) = (whose_time(segment), about_duration(ahead_ms));
+        let (whose, ahead) = (whose_time(segment, rules, now_ms), about_duration(ahead_ms));
         return (
             "FutureTimestamp",
             format!("{whose} is stamped {ahead} in the future"),
@@ -179,8 +181,8 @@ fn kept_because(
                 "NotExpired",
                 format!(
                     "{} is {} old, retention.ms is {limit}",
-                    whose_time(segment),
-                    age(segment, now_ms)
+                    whose_time(segment, rules, now_ms),
+                    age(segment, rules, now_ms)
                 ),
             )
         }
@@ -204,16 +206,24 @@ fn left_after(segment: &SegmentReport, report: &PartitionReport) -> u64 {
     later.map(|other| other.size_bytes).sum()
 }
 
-fn whose_time(segment: &SegmentReport) -> &'static str {
-    if segment.largest_timestamp >= 0 {
+fn whose_time(segment: &SegmentReport, rules: &Rules, now_ms: i64) -> &'static str {
+    let facts = facts(segment);
+    let time_ms = facts.time_at_ms(now_ms, rules);
+    if time_ms != facts.time_ms() {
+        if time_ms == facts.modified_ms {
+            "its file (a timestamp of the future is ignored)"
+        } else {
+            "its newest record (one of the future is ignored)"
+        }
+    } else if segment.largest_timestamp >= 0 {
         "its newest record"
     } else {
         "its file (no record has a timestamp)"
     }
 }
 
-fn age(segment: &SegmentReport, now_ms: i64) -> String {
-    about_duration(now_ms.saturating_sub(facts(segment).time_ms()))
+fn age(segment: &SegmentReport, rules: &Rules, now_ms: i64) -> String {
+    about_duration(now_ms.saturating_sub(facts(segment).time_at_ms(now_ms, rules)))
 }
 
 /// A duration rounded down for people, at most two units: `3d 1h`, `23h`, `1.500s`. Negative ones get a minus.

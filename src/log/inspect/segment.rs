@@ -10,7 +10,9 @@ use crate::log::files::{FileHandle, Files, OpenMode};
 use crate::log::inspect::Depth;
 use crate::log::inspect::indexes::{self, IndexReport, IndexState};
 use crate::log::names::{SegmentFile, segment_path};
+use crate::log::time_index;
 use crate::log::txn_index;
+use crate::retention::{CLOCK_TOLERANCE_MS, WithoutFuture};
 
 /// What lies in a segment. Offsets, bytes, and ms since the epoch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -34,6 +36,9 @@ pub struct SegmentReport {
     pub largest_timestamp: i64,
     /// Modification time of the `.log` file, which stands in where there is no timestamp.
     pub modified_ms: i64,
+    /// What its age counts from where timestamps of the future are ignored, if it holds any.
+    #[serde(skip)]
+    pub without_future: Option<WithoutFuture>,
     /// The `.index`.
     pub offset_index: IndexReport,
     /// The `.timeindex`.
@@ -139,11 +144,11 @@ pub fn inspect(
     let info = file.info().at("look at", &log)?;
 
     let mut offset_index = indexes::offset_index(files, &path(SegmentFile::OffsetIndex), base_offset)?;
-    let mut time_index = indexes::time_index(files, &path(SegmentFile::TimeIndex), base_offset)?;
+    let mut time_index_check = indexes::time_index(files, &path(SegmentFile::TimeIndex), base_offset)?;
     let mut walk = Walk::new(base_offset, depth);
     walk.run(&*file, info.len, |batch, largest| {
         offset_index.batch(batch);
-        time_index.batch(batch, largest);
+        time_index_check.batch(batch, largest);
     })
     .at("read", &log)?;
 
@@ -156,8 +161,8 @@ pub fn inspect(
         }
         Err(error) => return Err(error),
     };
-    let (offset_index, time_index) = (offset_index.finish(), time_index.finish());
-    for (name, index) in [("offset index", &offset_index), ("time index", &time_index)] {
+    let (offset_index, time_report) = (offset_index.finish(), time_index_check.finish());
+    for (name, index) in [("offset index", &offset_index), ("time index", &time_report)] {
         if index.state == IndexState::Damaged {
             problems.push(format!(
                 "{name}: {}",
@@ -165,6 +170,19 @@ pub fn inspect(
             ));
         }
     }
+    let tolerated_ms = depth.now_ms.saturating_add(CLOCK_TOLERANCE_MS);
+    let without_future = if walk.largest_timestamp > tolerated_ms {
+        let path = path(SegmentFile::TimeIndex);
+        let (below, above) = match files.open(&path, OpenMode::Read) {
+            Ok(times) => time_index::around(&*times, tolerated_ms).at("read", &path)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => (None, None),
+            Err(error) => return Err(error).at("open", &path),
+        };
+        let (past, future) = (below.unwrap_or(-1), above.unwrap_or(walk.largest_timestamp));
+        Some(WithoutFuture::from_index(past, future, info.modified_ms))
+    } else {
+        None
+    };
     Ok(SegmentReport {
         base_offset,
         next_offset: walk.next_offset,
@@ -175,8 +193,9 @@ pub fn inspect(
         first_timestamp: walk.first_timestamp.unwrap_or(-1),
         largest_timestamp: walk.largest_timestamp,
         modified_ms: info.modified_ms,
+        without_future,
         offset_index,
-        time_index,
+        time_index: time_report,
         aborted_transactions: aborted,
         has_snapshot: files.metadata(&path(SegmentFile::Snapshot)).is_ok(),
         problems,
