@@ -263,7 +263,10 @@ fn missing_files_of_every_kind() {
                 // What was never flushed and is gone is told.
                 let damage = bench.log().damage();
                 assert_eq!((damage[0].from_offset, damage[0].to_offset), (5, 10));
-                assert_eq!((bench.fetch(4).unwrap(), bench.fetch(10).unwrap()[0]), (vec![4], 10));
+                assert_eq!(
+                    (bench.fetch(4).unwrap(), bench.fetch(10).unwrap()[0]),
+                    (vec![4], 10)
+                );
                 continue;
             }
             let expected: Vec<i64> = (0..15)
