@@ -169,29 +169,30 @@ impl Engine {
     pub fn observe_readers(&self, name: &str) -> Result<ReaderList, Refusal> {
         let topic = self.known_topic(name)?;
         let now_ms = self.clock_guard.now_for_verdict();
-        let at_risk: Vec<String> = self
-            .pending
-            .get(name)
-            .map(|pending| {
-                pending
-                    .verdict
-                    .readers_at_risk
-                    .into_iter()
-                    .map(|reader| reader.name)
-                    .collect()
+        let pending = self.pending.get(name);
+        let at_risk = |kind: ReaderKind, name: &str| {
+            pending.as_ref().is_some_and(|pending| {
+                let listed = &pending.verdict.readers_at_risk;
+                pending.watch.holds_back(kind, name)
+                    || listed
+                        .iter()
+                        .any(|reader| reader.kind == kind && reader.name == name)
             })
-            .unwrap_or_default();
+        };
         let mut readers: Vec<ObservedReader> = self
             .readers_of(&topic)
             .iter()
-            .map(|reader| self.observe_reader(&topic, reader, &at_risk, now_ms))
+            .map(|reader| {
+                let in_the_way = at_risk(reader.kind, &reader.name);
+                self.observe_reader(&topic, reader, in_the_way, now_ms)
+            })
             .collect();
         for required in &topic.record.readers.required {
             if !readers.iter().any(|reader| reader.name == *required) {
                 readers.push(ObservedReader {
                     kind: ReaderKind::Required,
                     name: required.clone(),
-                    at_risk: at_risk.contains(required),
+                    at_risk: at_risk(ReaderKind::Required, required),
                     ignored: None,
                     positions: Vec::new(),
                 });
@@ -205,7 +206,7 @@ impl Engine {
         &self,
         topic: &TopicState,
         reader: &Reader,
-        at_risk: &[String],
+        in_the_way: bool,
         now_ms: i64,
     ) -> ObservedReader {
         let required = topic
@@ -251,7 +252,7 @@ impl Engine {
         ObservedReader {
             kind: reader.kind,
             name: reader.name.to_string(),
-            at_risk: soon || at_risk.iter().any(|name| **name == *reader.name),
+            at_risk: soon || in_the_way,
             ignored,
             positions,
         }

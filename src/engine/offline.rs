@@ -169,6 +169,12 @@ impl AtRest {
             reports.get(&number).and_then(|report| last_data(report, &range))
         });
         let mut verdict = judgement.verdict();
+        for (reader, risk) in verdict.readers_at_risk.iter_mut().zip(&judgement.at_risk) {
+            let unread = reports
+                .get(&risk.partition)
+                .and_then(|report| timestamp_from(report, risk.lost.start));
+            reader.behind_ms = unread.map(|timestamp| now_ms.saturating_sub(timestamp).max(0));
+        }
         if verdict.verdict == Outcome::Applied && proposed == record.layers {
             verdict.verdict = Outcome::Unchanged;
         }
@@ -262,4 +268,17 @@ fn last_data(report: &PartitionReport, range: &Range<i64>) -> Option<i64> {
     data.filter(|batch| batch.base_offset < range.end && batch.last_offset >= range.start)
         .map(|batch| batch.last_offset.min(range.end - 1))
         .next()
+}
+
+/// Largest timestamp of the first batch of records at or after `offset`, where it has one.
+fn timestamp_from(report: &PartitionReport, offset: i64) -> Option<i64> {
+    let batches = report
+        .segments
+        .iter()
+        .flat_map(|segment| segment.batches.iter().flatten());
+    let mut unread = batches.filter(|batch| !batch.control && batch.last_offset >= offset);
+    unread
+        .next()
+        .map(|batch| batch.max_timestamp)
+        .filter(|timestamp| *timestamp >= 0)
 }

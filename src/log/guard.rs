@@ -99,6 +99,33 @@ impl PartitionLog {
         }
     }
 
+    /// Largest timestamp, ms, of the first batch of records at or after `offset`; `None` where there is none, it has no
+    /// timestamp, or cannot be read.
+    pub fn timestamp_from(&self, offset: i64) -> Option<i64> {
+        let mut from = offset;
+        loop {
+            let segment = {
+                let view = self.view.lock();
+                from = from.max(view.log_start);
+                let index = view.segments.position_of(from)?;
+                SegmentView::of(&view, index, from)?
+            };
+            if let Located::Batch(first, file) = self.locate(&segment, from).ok()? {
+                let size = u64::try_from(segment.size).ok()?;
+                for batch in batches_in(file.as_ref(), first.position, size) {
+                    let header = batch.ok()?.header;
+                    if !header.is_control() {
+                        return Some(header.max_timestamp).filter(|timestamp| *timestamp >= 0);
+                    }
+                }
+            }
+            if segment.end_offset <= from {
+                return None;
+            }
+            from = segment.end_offset;
+        }
+    }
+
     /// As [`Self::last_data`] in one segment; `None` where it cannot be read. Looks from ever further back, because ranges mostly
     /// end in data.
     fn last_data_in(&self, segment: &SegmentView, wanted: &Range<i64>) -> Option<Option<i64>> {

@@ -149,6 +149,7 @@ impl FakeStorage {
             partition: 0,
             position: Some(position),
             records_at_risk: 10,
+            behind_ms: None,
             detail: None,
         }];
         Some(refused)

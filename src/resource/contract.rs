@@ -188,6 +188,9 @@ pub struct ReaderAtRisk {
     pub position: Option<i64>,
     /// Records it would not have read, an upper bound; zero is exact.
     pub records_at_risk: i64,
+    /// How old the first record is that it has not read, ms, by the record's own timestamp; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind_ms: Option<i64>,
     /// Why it is at risk, in words, where the figures do not say it: `committed on an earlier topic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,

@@ -191,6 +191,28 @@ fn largest(value: i64, units: &[(&str, i64)]) -> Option<String> {
     Some(format!("{}{name}", value / factor))
 }
 
+/// A duration cut off for people, for figures that nobody typed: its two largest units (`3d 4h`, `59s`): never read back.
+pub fn about_duration_ms(ms: i64) -> String {
+    let seconds = ms.max(0) / 1000;
+    let parts = [
+        (seconds / 86_400, "d"),
+        (seconds / 3_600 % 24, "h"),
+        (seconds / 60 % 60, "m"),
+        (seconds % 60, "s"),
+    ];
+    let first = parts
+        .iter()
+        .position(|(count, _)| *count > 0)
+        .unwrap_or(parts.len() - 1);
+    let shown = parts.iter().skip(first).take(2);
+    let shown: Vec<String> = shown
+        .enumerate()
+        .filter(|(place, (count, _))| *place == 0 || *count > 0)
+        .map(|(_, (count, unit))| format!("{count}{unit}"))
+        .collect();
+    shown.join(" ")
+}
+
 /// A size rounded for people, for figures that nobody typed (`1.4 GiB`): never read back.
 pub fn about_bytes(bytes: i64) -> String {
     let names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];

@@ -112,3 +112,21 @@ fn what_is_shown_reads_back_to_the_same_value() {
     assert_eq!(about_bytes(1_503_238_553), "1.3 GiB");
     assert_eq!(about_bytes(512), "512 B");
 }
+
+#[test]
+fn a_duration_for_people_has_at_most_two_units() {
+    for (ms, shown) in [
+        (-1, "0s"),
+        (0, "0s"),
+        (59_999, "59s"),
+        (60_000, "1m"),
+        (61_000, "1m 1s"),
+        (3_600_000, "1h"),
+        (3_659_000, "1h"),
+        (273_600_000, "3d 4h"),
+        (86_400_000 + 60_000, "1d"),
+        (i64::MAX, "106751991167d 7h"),
+    ] {
+        assert_eq!(about_duration_ms(ms), shown, "{ms}");
+    }
+}

@@ -9,11 +9,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::losses::{Losses, Worst};
 use super::outlook::{Eases, Outlook};
-use super::readers::{Counted, Known, Reader, Standing};
+use super::readers::{Counted, Known, Reader, Standing, Unknown};
 use crate::resource::contract::{
-    IgnoredReader, MOST_READERS_LISTED, OnLoss, Outcome, PartitionVerdict, ReaderAtRisk, ReaderKind,
-    ReadersPolicy, Verdict, WhenNone,
+    IgnoredReader, OnLoss, Outcome, PartitionVerdict, ReaderAtRisk, ReaderKind, ReadersPolicy, Verdict,
+    WhenNone,
 };
 
 /// Answers, for a partition, the offset of the last data record within a range of offsets that is not empty; `None`
@@ -122,6 +123,8 @@ pub struct Held {
     pub safe_at: i64,
     /// What besides the readers can take it out of the way.
     pub eases: Eases,
+    /// The least position that is unknown because it lies beyond the log end.
+    pub beyond_end: Option<i64>,
 }
 
 /// The guard's verdict on a change.
@@ -141,8 +144,12 @@ pub struct Judgement {
     pub partitions: Vec<PartitionVerdict>,
     /// Partitions on which readers are in the way, or all that lose data where nobody is known and that refuses.
     pub held: Vec<Held>,
-    /// Readers at risk: first the [`MOST_READERS_LISTED`] with most to lose, most first; then the rest in no order.
+    /// The readers at risk with most to lose, most first: as many as are listed.
     pub at_risk: Vec<AtRisk>,
+    /// All of them.
+    pub losses: Losses,
+    /// Whether the position of any of them is unknown.
+    pub any_unknown: bool,
     /// What readers had lost before.
     pub already_lost: Vec<AlreadyLost>,
     /// Whether a `retention.ms` is a thousandth of the one in force, as if seconds were meant.
@@ -186,7 +193,14 @@ pub fn judge(
     let mut takes_data = false;
     let mut can_clamp = true;
     let mut held = Vec::new();
-    let mut at_risk = Vec::new();
+    let mut losses = Losses::of(
+        counted
+            .all()
+            .map(|(reader, _)| Arc::clone(&reader.name))
+            .collect(),
+    );
+    let mut worst = Worst::default();
+    let mut any_unknown = false;
     for (outlook, slowest) in outlooks.iter().zip(&slowest) {
         let Some(first_taken) = outlook.taken.first() else {
             continue;
@@ -210,29 +224,29 @@ pub fn judge(
         }
         can_clamp &= outlook.can_clamp;
         let safe_at = last.saturating_add(1);
+        losses.on(outlook.partition);
+        let mut beyond_end = None;
+        for (number, (reader, required)) in counted.all().enumerate() {
+            let Some(risk) = in_the_way(outlook, safe_at, reader, required) else {
+                continue;
+            };
+            any_unknown |= risk.standing.is_unknown();
+            if let Standing::Unknown(Unknown::BeyondEnd(position)) = risk.standing {
+                beyond_end = Some(beyond_end.map_or(position, |least: i64| least.min(position)));
+            }
+            losses.push(number, &risk);
+            worst.offer(risk);
+        }
         held.push(Held {
             partition: outlook.partition,
             slowest,
             safe_at,
             eases: outlook.eases,
+            beyond_end,
         });
-        let in_the_way = counted
-            .all()
-            .filter_map(|(reader, required)| in_the_way(outlook, safe_at, reader, required));
-        at_risk.extend(in_the_way);
     }
-    // Only those that are listed need an order; a refusal may name a million.
-    let order = |one: &AtRisk, other: &AtRisk| {
-        let key = |risk: &AtRisk| (std::cmp::Reverse(risk.records()), risk.partition);
-        key(one).cmp(&key(other)).then_with(|| one.name.cmp(&other.name))
-    };
-    if at_risk.len() > MOST_READERS_LISTED {
-        at_risk.select_nth_unstable_by(MOST_READERS_LISTED, order);
-    }
-    let listed = at_risk.len().min(MOST_READERS_LISTED);
-    at_risk[..listed].sort_by(order);
 
-    let (decision, cause) = decide(policy, &at_risk, nobody && takes_data, can_clamp);
+    let (decision, cause) = decide(policy, &losses, any_unknown, nobody && takes_data, can_clamp);
     Judgement {
         decision,
         cause,
@@ -262,7 +276,9 @@ pub fn judge(
             })
             .collect(),
         held,
-        at_risk,
+        at_risk: worst.into_list(),
+        losses,
+        any_unknown,
         already_lost,
         looks_like_seconds: outlooks.iter().any(|outlook| outlook.looks_like_seconds),
     }
@@ -299,7 +315,8 @@ fn in_the_way(outlook: &Outlook, safe_at: i64, reader: &Reader, required: bool) 
 
 fn decide(
     policy: &ReadersPolicy,
-    at_risk: &[AtRisk],
+    losses: &Losses,
+    any_unknown: bool,
     taken_from_nobody: bool,
     can_clamp: bool,
 ) -> (Decision, Cause) {
@@ -309,26 +326,38 @@ fn decide(
             WhenNone::Refuse => (Decision::Refuse, Cause::NoReadersKnown),
         };
     }
-    if at_risk.is_empty() {
+    if losses.is_empty() {
         return (Decision::Apply, Cause::Applied);
     }
     match policy.on_loss {
         OnLoss::Allow => (Decision::Apply, Cause::LossAccepted),
         OnLoss::Clamp if can_clamp => (Decision::Clamp, Cause::Clamped),
-        // A person has to act on an unknown position; a slow reader may help itself. So the former is the reason shown.
-        OnLoss::Clamp | OnLoss::Refuse if at_risk.iter().any(|risk| risk.standing.is_unknown()) => {
-            (Decision::Refuse, Cause::ReaderUnknown)
-        }
-        OnLoss::Clamp | OnLoss::Refuse => (Decision::Refuse, Cause::SlowReader),
+        OnLoss::Clamp | OnLoss::Refuse => (Decision::Refuse, refusal(any_unknown)),
+    }
+}
+
+/// A person has to act on an unknown position; a slow reader may help itself. So the former is the reason shown.
+fn refusal(any_unknown: bool) -> Cause {
+    if any_unknown {
+        Cause::ReaderUnknown
+    } else {
+        Cause::SlowReader
     }
 }
 
 impl Judgement {
+    /// The same with a refusal in the place of a clamp, for where nothing in between can be told to be safe.
+    pub fn without_clamp(mut self) -> Self {
+        if self.decision == Decision::Clamp {
+            (self.decision, self.cause) = (Decision::Refuse, refusal(self.any_unknown));
+        }
+        self
+    }
+
     /// The verdict in the form of the control API. The caller fills in what only it knows: whether the change was
-    /// none ([`Outcome::Unchanged`]), what is in force, whether it is pending, the topic's id and partitions.
+    /// none ([`Outcome::Unchanged`]), what is in force, whether it is pending, the topic's id and partitions, and how old records are.
     pub fn verdict(&self) -> Verdict {
-        let listed = self.at_risk.iter().take(MOST_READERS_LISTED);
-        let more = self.at_risk.len().saturating_sub(MOST_READERS_LISTED);
+        let more = self.losses.len().saturating_sub(self.at_risk.len());
         Verdict {
             verdict: match self.decision {
                 Decision::Apply => Outcome::Applied,
@@ -339,13 +368,16 @@ impl Judgement {
             message: self.message(),
             readers_checked: count(self.readers_checked),
             partitions: self.partitions.clone(),
-            readers_at_risk: listed
+            readers_at_risk: self
+                .at_risk
+                .iter()
                 .map(|risk| ReaderAtRisk {
                     kind: risk.kind,
                     name: risk.name.to_string(),
                     partition: risk.partition,
                     position: risk.standing.position(risk.log_start),
                     records_at_risk: risk.records(),
+                    behind_ms: None,
                     detail: risk.detail(),
                 })
                 .collect(),

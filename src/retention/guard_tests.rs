@@ -230,7 +230,7 @@ fn at_most_ten_readers_are_listed_with_most_to_lose_first() {
         (10, 5)
     );
     assert_eq!(verdict.readers_at_risk[0].name, "g00");
-    assert_eq!(judgement.at_risk.len(), 15, "the watch needs all of them");
+    assert_eq!(judgement.losses.len(), 15, "the watch needs all of them");
     let message = judgement.message();
     assert!(message.contains("g09") && !message.contains("g10") && message.ends_with("; and 5 more."));
 }

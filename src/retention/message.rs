@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 
 use super::guard::{AtRisk, Cause, Decision, Judgement};
 use super::readers::{Standing, Unknown};
-use crate::resource::contract::{MOST_READERS_LISTED, ReaderKind};
+use crate::resource::contract::ReaderKind;
 
 impl AtRisk {
     /// What the figures do not say, in words.
@@ -62,7 +62,7 @@ impl AtRisk {
 }
 
 impl Judgement {
-    /// The verdict in words, with at most [`MOST_READERS_LISTED`] readers and a count of the rest.
+    /// The verdict in words, with at most [`MOST_READERS_LISTED`](crate::resource::contract::MOST_READERS_LISTED) readers and a count of the rest.
     pub fn message(&self) -> String {
         let mut text = match (self.decision, self.cause) {
             (Decision::Apply, Cause::NoReadersKnown) => {
@@ -110,13 +110,8 @@ impl Judgement {
     }
 
     fn list(&self) -> String {
-        let listed: Vec<String> = self
-            .at_risk
-            .iter()
-            .take(MOST_READERS_LISTED)
-            .map(AtRisk::sentence)
-            .collect();
-        let more = self.at_risk.len().saturating_sub(listed.len());
+        let listed: Vec<String> = self.at_risk.iter().map(AtRisk::sentence).collect();
+        let more = self.losses.len().saturating_sub(listed.len());
         let mut text = listed.join("; ");
         if more > 0 {
             _ = write!(text, "; and {more} more");

@@ -10,6 +10,7 @@
 mod clamp;
 mod guard;
 mod headroom;
+mod losses;
 mod message;
 mod outlook;
 mod plan;
@@ -24,6 +25,7 @@ mod future_tests;
 pub use clamp::{Clamped, clamp};
 pub use guard::{AlreadyLost, AtRisk, Cause, Decision, Held, Judgement, LastData, judge};
 pub use headroom::{Headroom, expires_at_ms, headroom};
+pub use losses::{Loss, Losses};
 pub use outlook::{Eases, Outlook, PartitionView, Proposed};
 pub use plan::{Blocked, Deletion, FutureTime, Plan, Reason, plan};
 pub use profile::{CLOCK_TOLERANCE_MS, SegmentFacts, SegmentProfile, WithoutFuture};

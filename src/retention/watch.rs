@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::clamp::Clamped;
 use super::guard::Judgement;
 use super::outlook::Eases;
-use super::readers::{Standing, Unknown};
 use crate::resource::contract::ReaderKind;
 
 /// The readers a held change waits for, and how far each has to come.
@@ -14,10 +13,16 @@ use crate::resource::contract::ReaderKind;
 /// segment is rolled or deleted on the topic, at [`Watch::wake_at_ms`], and when its policy changes.
 #[derive(Debug, Clone, Default)]
 pub struct Watch {
-    groups: HashMap<Arc<str>, HashMap<i32, Awaited>>,
-    fetchers: HashMap<Arc<str>, HashMap<i32, Awaited>>,
-    /// By partition, how many readers are still short of their position.
-    short: HashMap<i32, usize>,
+    /// Readers that are waited for, by name, with their row in the tables below.
+    groups: HashMap<Arc<str>, usize>,
+    fetchers: HashMap<Arc<str>, usize>,
+    /// Partitions that are waited for, with their column.
+    places: HashMap<i32, usize>,
+    columns: Vec<Column>,
+    /// Row by row, which readers are waited for on which partition.
+    awaited: Bits,
+    /// Which of them are still short of the position.
+    short: Bits,
     /// Partitions on which no reader is short any more.
     done: usize,
     /// Whether one partition is enough: each can step down by itself.
@@ -30,42 +35,52 @@ pub struct Watch {
     beyond_end: HashMap<i32, i64>,
 }
 
+/// One partition that is waited for.
 #[derive(Debug, Clone, Copy)]
-struct Awaited {
+struct Column {
+    /// The position that every reader must reach.
     position: i64,
-    reached: bool,
+    /// How many are still short of it.
+    short: usize,
+}
+
+/// A table of yes and no.
+#[derive(Debug, Clone, Default)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn get(&self, at: usize) -> bool {
+        self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+
+    fn put(&mut self, at: usize, value: bool) {
+        if self.0.len() <= at / 64 {
+            self.0.resize(at / 64 + 1, 0);
+        }
+        let bit = 1 << (at % 64);
+        if value {
+            self.0[at / 64] |= bit;
+        } else {
+            self.0[at / 64] &= !bit;
+        }
+    }
 }
 
 impl Watch {
     /// Waits until every reader that holds the change back is past what it would lose.
     pub fn until_safe(judgement: &Judgement) -> Self {
-        let mut watch = Self::over(judgement, false);
-        for risk in &judgement.at_risk {
-            watch.wait_for(risk.kind, &risk.name, risk.partition, risk.safe_at);
-        }
-        watch
+        let positions = judgement.held.iter().map(|held| (held.partition, held.safe_at));
+        Self::over(judgement, false, positions)
     }
 
     /// Waits until a clamped change can step down on any partition. `steps` are the partitions of
     /// [`Judgement::held`] with what was applied there.
     pub fn until_step(judgement: &Judgement, steps: &[(i32, Clamped)]) -> Self {
-        let steps: HashMap<i32, i64> = steps
-            .iter()
-            .map(|(partition, step)| (*partition, step.steps_at))
-            .collect();
-        let mut watch = Self::over(judgement, true);
-        for risk in &judgement.at_risk {
-            if let Some(steps_at) = steps
-                .get(&risk.partition)
-                .filter(|steps_at| risk.lost.start < **steps_at)
-            {
-                watch.wait_for(risk.kind, &risk.name, risk.partition, *steps_at);
-            }
-        }
-        watch
+        let positions = steps.iter().map(|(partition, step)| (*partition, step.steps_at));
+        Self::over(judgement, true, positions)
     }
 
-    fn over(judgement: &Judgement, any: bool) -> Self {
+    fn over(judgement: &Judgement, any: bool, positions: impl Iterator<Item = (i32, i64)>) -> Self {
         let mut watch = Self {
             any,
             anyone: judgement.readers_checked == 0,
@@ -74,13 +89,40 @@ impl Watch {
                 .iter()
                 .map(|held| (held.partition, held.eases))
                 .collect(),
+            beyond_end: judgement
+                .held
+                .iter()
+                .filter_map(|held| Some((held.partition, held.beyond_end?)))
+                .collect(),
             ..Self::default()
         };
-        for risk in &judgement.at_risk {
-            if let Standing::Unknown(Unknown::BeyondEnd(position)) = risk.standing {
-                let least = watch.beyond_end.entry(risk.partition).or_insert(position);
-                *least = position.min(*least);
+        let positions: HashMap<i32, i64> = positions.collect();
+        let (readers, partitions) = judgement.losses.places();
+        // The columns come first: how many there are is how long a row is.
+        let mut columns: Vec<Option<usize>> = vec![None; partitions];
+        for loss in judgement.losses.iter() {
+            let column = &mut columns[loss.place.1];
+            if column.is_none()
+                && let Some(position) = positions.get(&loss.partition).copied()
+                && loss.from < position
+            {
+                *column = Some(watch.columns.len());
+                watch.places.insert(loss.partition, watch.columns.len());
+                watch.columns.push(Column { position, short: 0 });
             }
+        }
+        let mut rows: Vec<Option<usize>> = vec![None; readers];
+        for loss in judgement.losses.iter() {
+            let Some(column) = columns[loss.place.1].filter(|at| loss.from < watch.columns[*at].position)
+            else {
+                continue;
+            };
+            let row = match rows[loss.place.0] {
+                Some(row) => row,
+                None => watch.row_of(loss.kind, loss.name),
+            };
+            rows[loss.place.0] = Some(row);
+            watch.wait_for(row, column);
         }
         watch
     }
@@ -107,60 +149,66 @@ impl Watch {
     /// Notes a commit or fetch: `position` is the next offset the reader will read. True when the change should be
     /// judged again.
     pub fn moved(&mut self, kind: ReaderKind, name: &str, partition: i32, position: i64) -> bool {
-        let readers = if kind == ReaderKind::Fetcher {
-            &mut self.fetchers
-        } else {
-            &mut self.groups
-        };
-        let Some(awaited) = readers
-            .get_mut(name)
-            .and_then(|partitions| partitions.get_mut(&partition))
-        else {
+        let Some((at, column)) = self.place(kind, name, partition) else {
             return self.anyone;
         };
-        let reached = position >= awaited.position;
-        if reached == awaited.reached {
+        let is_short = position < self.columns[column].position;
+        if is_short == self.short.get(at) {
             return false;
         }
-        awaited.reached = reached;
-        let short = self.short.entry(partition).or_default();
-        if !reached {
+        self.short.put(at, is_short);
+        let short = &mut self.columns[column].short;
+        if is_short {
             self.done -= usize::from(*short == 0);
             *short += 1;
             return false;
         }
         *short = short.saturating_sub(1);
-        self.done += usize::from(*short == 0);
-        *short == 0 && (self.any || self.done == self.short.len())
+        let all_past = *short == 0;
+        self.done += usize::from(all_past);
+        all_past && (self.any || self.done == self.columns.len())
     }
 
     /// Whether the change waits for this reader: its arrival, departure, expiry or deletion is a reason to judge again.
     pub fn waits_for(&self, kind: ReaderKind, name: &str) -> bool {
-        let readers = if kind == ReaderKind::Fetcher {
-            &self.fetchers
-        } else {
-            &self.groups
-        };
-        self.anyone || readers.contains_key(name)
+        self.anyone || self.holds_back(kind, name)
     }
 
-    fn wait_for(&mut self, kind: ReaderKind, name: &Arc<str>, partition: i32, position: i64) {
-        let readers = if kind == ReaderKind::Fetcher {
-            &mut self.fetchers
-        } else {
-            &mut self.groups
+    /// Whether the reader is one of those that hold the change back.
+    pub fn holds_back(&self, kind: ReaderKind, name: &str) -> bool {
+        self.rows(kind).contains_key(name)
+    }
+
+    /// Where a reader that is waited for on a partition stands in the tables, and the column of the partition.
+    fn place(&self, kind: ReaderKind, name: &str, partition: i32) -> Option<(usize, usize)> {
+        let row = self.rows(kind).get(name)?;
+        let column = *self.places.get(&partition)?;
+        let at = row * self.columns.len() + column;
+        self.awaited.get(at).then_some((at, column))
+    }
+
+    fn rows(&self, kind: ReaderKind) -> &HashMap<Arc<str>, usize> {
+        match kind {
+            ReaderKind::Fetcher => &self.fetchers,
+            ReaderKind::Group | ReaderKind::Required => &self.groups,
+        }
+    }
+
+    fn row_of(&mut self, kind: ReaderKind, name: &Arc<str>) -> usize {
+        let next = self.groups.len() + self.fetchers.len();
+        let rows = match kind {
+            ReaderKind::Fetcher => &mut self.fetchers,
+            ReaderKind::Group | ReaderKind::Required => &mut self.groups,
         };
-        let awaited = Awaited {
-            position,
-            reached: false,
-        };
-        if readers
-            .entry(Arc::clone(name))
-            .or_default()
-            .insert(partition, awaited)
-            .is_none()
-        {
-            *self.short.entry(partition).or_default() += 1;
+        *rows.entry(Arc::clone(name)).or_insert(next)
+    }
+
+    fn wait_for(&mut self, row: usize, column: usize) {
+        let at = row * self.columns.len() + column;
+        if !self.awaited.get(at) {
+            self.awaited.put(at, true);
+            self.short.put(at, true);
+            self.columns[column].short += 1;
         }
     }
 }

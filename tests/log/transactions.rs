@@ -114,3 +114,60 @@ fn clients_cannot_write_into_a_transaction_that_is_not_theirs() {
     assert!(bench.append(&plain_of_open.build()).is_err());
     assert_eq!(bench.log().log_end(), 7);
 }
+
+/// What the guard asks: markers are no records of anybody.
+#[test]
+fn the_last_data_record_of_a_range_is_found_behind_markers_and_segments() {
+    let bench = history();
+    let last = |range| bench.log().last_data(range);
+    assert_eq!(last(0..7), Some(6));
+    assert_eq!(
+        last(0..6),
+        Some(5),
+        "of a transaction that is open, and data all the same"
+    );
+    assert_eq!(last(0..5), Some(2), "behind a marker in each of two segments");
+    assert_eq!(last(2..4), Some(2), "of a transaction that was aborted");
+    assert_eq!(last(0..1), Some(0));
+    for markers in [3..4, 4..5, 3..5] {
+        assert_eq!(last(markers.clone()), None, "{markers:?}");
+    }
+    for empty in [0..0, 5..5, 7..9] {
+        assert_eq!(last(empty.clone()), None, "{empty:?}");
+    }
+}
+
+#[test]
+fn a_long_run_of_markers_hides_no_record() {
+    let mut bench = Bench::unopened(DiskFiles::shared(), &[("internal.segment.bytes", "100000")]);
+    let long = Maker {
+        base_offset: 0,
+        ..Maker::default().stamps(&[NOW; 10])
+    };
+    let mut batches = vec![long.build()];
+    batches.extend((10..500).map(|offset| marker(offset, 1, true)));
+    bench.put_log(0, &batches);
+    bench.open(false, 0).unwrap();
+    let last = |range| bench.log().last_data(range);
+    assert_eq!(last(0..500), Some(9));
+    assert_eq!(last(0..4), Some(3), "within a batch that goes on");
+    assert_eq!(last(10..500), None);
+}
+
+/// What cannot be looked at is taken to be data: the answer to doubt is no deletion.
+#[test]
+fn where_the_log_cannot_be_read_there_is_data() {
+    let bench = history();
+    assert_eq!(bench.log().last_data(3..5), None);
+    let file = std::fs::File::options()
+        .write(true)
+        .open(bench.file("00000000000000000004.log"))
+        .unwrap();
+    file.set_len(30).unwrap();
+    assert_eq!(bench.log().last_data(3..5), Some(4));
+    assert_eq!(
+        bench.log().last_data(0..4),
+        Some(2),
+        "the segment before it can be read"
+    );
+}

@@ -33,7 +33,12 @@ fn plan(home: &Path, flags: &[&str]) -> Output {
 fn essence(output: &Output) -> Value {
     let printed: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
-    let first = &printed[0];
+    let mut first = printed[0].clone();
+    // How far behind changes from one moment to the next.
+    for reader in first["readersAtRisk"].as_array_mut().unwrap() {
+        let behind = reader.as_object_mut().unwrap().remove("behindMs");
+        assert!(behind.and_then(|ms| ms.as_i64()) > Some(8 * HOUR_MS), "{reader}");
+    }
     let of = |key: &str| first[key].clone();
     serde_json::json!([
         of("verdict"),

@@ -4,7 +4,9 @@
 //!
 //! 20,000 histories in the normal run, a million with `TIDEMARK_LONG=1`. A failing one is cut down to the fewest actions
 //! that still fail and printed with its seed.
-use tidemark::resource::contract::{IgnoredReader, OnLoss, ReaderKind, ReadersPolicy, WhenNone};
+use tidemark::resource::contract::{
+    IgnoredReader, MOST_READERS_LISTED, OnLoss, ReaderKind, ReadersPolicy, WhenNone,
+};
 use tidemark::retention::{Cause, Decision, Judgement, Proposed, Rules};
 
 use crate::oracle::{taken_by_delete_records, taken_sooner};
@@ -240,17 +242,17 @@ impl Checker {
     ) -> Result<(), String> {
         let losers = losers(world, in_force, asked);
         let mut named: Vec<(usize, usize)> = Vec::new();
-        for risk in &judgement.at_risk {
+        for risk in judgement.losses.iter() {
             let partition = usize::try_from(risk.partition).unwrap();
             let is_fetcher = risk.kind == ReaderKind::Fetcher;
             let client = world
                 .clients
                 .iter()
                 .position(|client| {
-                    client.name == *risk.name && (client.kind == ReaderKind::Fetcher) == is_fetcher
+                    client.name == **risk.name && (client.kind == ReaderKind::Fetcher) == is_fetcher
                 })
                 .ok_or_else(|| format!("{risk:?} names nobody"))?;
-            if risk.records() <= 0 {
+            if risk.records <= 0 {
                 return Err(format!("{risk:?} counts no record"));
             }
             named.push((client, partition));
@@ -260,6 +262,13 @@ impl Checker {
         expected.sort_unstable();
         if named != expected {
             return Err(format!("would lose: {expected:?}, named: {named:?}"));
+        }
+        let listed: Vec<i64> = judgement.at_risk.iter().map(|risk| risk.records()).collect();
+        let mut most: Vec<i64> = judgement.losses.iter().map(|loss| loss.records).collect();
+        most.sort_unstable_by(|one, other| other.cmp(one));
+        most.truncate(MOST_READERS_LISTED);
+        if listed != most {
+            return Err(format!("listed {listed:?}, most to lose have {most:?}"));
         }
         for verdict in &judgement.partitions {
             let index = usize::try_from(verdict.partition).unwrap();

@@ -37,9 +37,16 @@ pub fn verdict(topic: &str, verdict: &Verdict, columns: Option<usize>) -> String
         ];
         let _ = write!(text, "\n{}", indented(&table(headers, &moved)));
     }
-    let at_risk: Vec<[String; 5]> = verdict.readers_at_risk.iter().map(reader).collect();
+    let at_risk: Vec<[String; 6]> = verdict.readers_at_risk.iter().map(reader).collect();
     if !at_risk.is_empty() {
-        let headers = ["READER", "PARTITION", "POSITION", "RECORDS LOST", "WHY"];
+        let headers = [
+            "READER",
+            "PARTITION",
+            "POSITION",
+            "RECORDS LOST",
+            "BEHIND BY",
+            "WHY",
+        ];
         let _ = write!(text, "\n{}", indented(&table(headers, &at_risk)));
     }
     if verdict.more_readers_at_risk > 0 {
@@ -76,7 +83,7 @@ fn partition(partition: &PartitionVerdict) -> [String; 5] {
     ]
 }
 
-fn reader(reader: &ReaderAtRisk) -> [String; 5] {
+fn reader(reader: &ReaderAtRisk) -> [String; 6] {
     let kind = match reader.kind {
         ReaderKind::Group => "group",
         ReaderKind::Required => "required group",
@@ -89,6 +96,9 @@ fn reader(reader: &ReaderAtRisk) -> [String; 5] {
             .position
             .map_or_else(|| "unknown".to_owned(), |position| position.to_string()),
         reader.records_at_risk.to_string(),
+        reader
+            .behind_ms
+            .map_or_else(String::new, units::about_duration_ms),
         reader.detail.clone().unwrap_or_default(),
     ]
 }
@@ -122,6 +132,7 @@ mod tests {
                 partition: 0,
                 position: Some(250),
                 records_at_risk: 350,
+                behind_ms: Some(8 * 86_400_000),
                 detail: None,
             }],
             more_readers_at_risk: 2,
@@ -140,8 +151,8 @@ group billing would lose 350 records
   PARTITION   START NOW   START AFTER   RECORDS GONE   BYTES GONE
   0           0           600           600            3.0 MiB
 
-  READER          PARTITION   POSITION   RECORDS LOST   WHY
-  group billing   0           250        350
+  READER          PARTITION   POSITION   RECORDS LOST   BEHIND BY   WHY
+  group billing   0           250        350            8d
   and 2 more readers
 ";
         let shown = verdict("orders", &refused, None);
