@@ -3,7 +3,7 @@
 //! Every method takes the time and leaves answers and records in an [`Output`]. Records are to be made durable in the
 //! order they come; [`Coordinator::settled`] then tells how that went. The next moment at which
 //! [`Coordinator::tick`] has work is [`Coordinator::next_deadline`].
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::wire::error_code::ErrorCode;
@@ -484,8 +484,9 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Ends commits and groups that are over (Kafka's `cleanupGroupMetadata`), and what was remembered too long.
-    pub fn expire(&mut self, now: Now, out: &mut Output) {
+    /// Ends commits and groups that are over (Kafka's `cleanupGroupMetadata`), and what was remembered too long, except of
+    /// groups that a topic requires: `required` holds topic and group.
+    pub fn expire(&mut self, now: Now, required: &HashSet<(String, String)>, out: &mut Output) {
         let (now_ms, retention_ms) = (now.wall_ms, self.config.offsets_retention_ms);
         let ids: Vec<Arc<str>> = self.group_ids().into_iter().cloned().collect();
         for id in ids {
@@ -507,9 +508,8 @@ impl Coordinator {
                 self.emit([record], out);
             }
         }
-        let records = self
-            .offsets
-            .expire_former(now_ms, retention_ms, self.config.max_former_positions);
+        let most = self.config.max_former_positions;
+        let records = self.offsets.expire_former(now_ms, retention_ms, most, required);
         self.emit(records, out);
     }
 }

@@ -448,6 +448,50 @@ fn the_oldest_remembered_positions_go_first() {
 }
 
 #[test]
+fn a_required_group_is_remembered_however_many_there_are_and_however_old_it_is() {
+    let mut harness = Harness::with(GroupConfig {
+        max_former_positions: 2,
+        ..GroupConfig::default()
+    });
+    for (group, partition) in [
+        ("batch", 0),
+        ("batch", 1),
+        ("batch", 2),
+        ("a", 0),
+        ("b", 0),
+        ("c", 0),
+    ] {
+        assert_eq!(
+            harness.commit(commit_request(group, "orders", partition, 1)),
+            None
+        );
+        harness.advance(1_000);
+    }
+    harness.advance(7 * DAY_MS);
+    let required = [("orders", "batch"), ("clicks", "a")];
+    harness.expire_but(&required);
+    harness.expire_but(&required);
+    let remembered = |harness: &Harness| {
+        let readers = harness.coordinator.readers_of("orders");
+        let of = readers.iter().filter(|reader| !reader.former.is_empty());
+        of.map(|reader| (reader.group.to_string(), reader.former.len()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        remembered(&harness),
+        [("batch".to_owned(), 3)],
+        "the older ones of others went in its place"
+    );
+    harness.delete_topic("orders");
+    harness.topic("orders", 77, 6);
+    harness.advance(400 * DAY_MS);
+    harness.expire_but(&required);
+    assert_eq!(remembered(&harness.restarted()), [("batch".to_owned(), 3)]);
+    harness.expire();
+    assert_eq!(remembered(&harness.restarted()), [("batch".to_owned(), 2)]);
+}
+
+#[test]
 fn commits_end_with_their_topic_and_are_remembered_as_of_that_topic() {
     let mut harness = Harness::default();
     assert_eq!(harness.commit(commit_request("g", "orders", 0, 10)), None);

@@ -207,8 +207,17 @@ impl Harness {
     }
 
     pub fn expire(&mut self) {
+        self.expire_but(&[]);
+    }
+
+    /// The same with groups that topics require.
+    pub fn expire_but(&mut self, required: &[(&str, &str)]) {
+        let required = required
+            .iter()
+            .map(|(topic, group)| ((*topic).to_owned(), (*group).to_owned()))
+            .collect();
         let mut out = Output::new();
-        self.coordinator.expire(self.now, &mut out);
+        self.coordinator.expire(self.now, &required, &mut out);
         self.take(out);
     }
 

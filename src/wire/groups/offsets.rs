@@ -2,7 +2,7 @@
 //!
 //! Invariant: what can be read here is durable. A commit under way only counts as pending, which keeps its
 //! group from expiring meanwhile.
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::record::{CommittedOffset, FormerPosition, Gone, PositionKey, Record};
@@ -231,8 +231,15 @@ impl Offsets {
             .collect()
     }
 
-    /// Records that drop remembered positions: those of deleted topics after `retention_ms`, and the oldest beyond `most`.
-    pub fn expire_former(&self, now_ms: i64, retention_ms: i64, most: usize) -> Vec<Record> {
+    /// Records that drop remembered positions: those of deleted topics after `retention_ms`, and the oldest beyond `most`. Where a
+    /// topic requires a group (`required` holds both names), what is known of it goes by neither.
+    pub fn expire_former(
+        &self,
+        now_ms: i64,
+        retention_ms: i64,
+        most: usize,
+        required: &HashSet<(String, String)>,
+    ) -> Vec<Record> {
         let all = self.former.iter().flat_map(|(topic, groups)| {
             groups.iter().flat_map(move |(group, partitions)| {
                 partitions.iter().map(move |(partition, former)| {
@@ -248,8 +255,13 @@ impl Offsets {
         let is_old = |former: &FormerPosition| {
             former.why == Gone::TopicDeleted && now_ms.saturating_sub(former.gone_ms) >= retention_ms
         };
-        let (old, mut kept): (Vec<_>, Vec<_>) = all.partition(|(_, former)| is_old(former));
-        let surplus = kept.len().saturating_sub(most);
+        let is_required = |key: &PositionKey| {
+            !required.is_empty() && required.contains(&(key.topic.to_string(), key.group.to_string()))
+        };
+        let may_go = all.filter(|(key, _)| !is_required(key));
+        let (old, mut kept): (Vec<_>, Vec<_>) = may_go.partition(|(_, former)| is_old(former));
+        // Those that may not go take up room all the same.
+        let surplus = self.former_count.saturating_sub(old.len()).saturating_sub(most);
         kept.sort_by_key(|(_, former)| former.gone_ms);
         old.into_iter()
             .chain(kept.into_iter().take(surplus))
