@@ -11,7 +11,6 @@ use crate::engine::topics::catalog::TopicState;
 use crate::engine::topics::create::Changes;
 use crate::resource::contract::{DeleteTopic, DeletionPolicy, EventKind, Outcome, Verdict};
 use crate::retention::{Cause, Decision};
-use crate::telemetry::metrics::TopicReader;
 
 impl Engine {
     /// The resource of a topic is deleted. With `Retain` the topic stays, without an owner; with `Delete` it goes, once no
@@ -122,7 +121,7 @@ impl Engine {
         if evaluation.judgement.cause != Cause::LossAccepted {
             return;
         }
-        self.count_losses(topic, evaluation);
+        self.count_accepted(&topic.record.name, &evaluation.judgement.losses);
         self.events.tell(
             EventKind::DeletedBehindReader,
             &topic.record.name,
@@ -133,38 +132,12 @@ impl Engine {
 
     /// Counts and tells what a change with `onLoss: Allow` takes from readers.
     pub(crate) fn accept_losses(&self, topic: &TopicState, evaluation: &Evaluation) {
-        self.count_losses(topic, evaluation);
+        self.count_accepted(&topic.record.name, &evaluation.judgement.losses);
         self.events.tell(
             EventKind::LossAccepted,
             &topic.record.name,
             topic.record.owner.as_ref(),
             evaluation.judgement.verdict().message,
         );
-    }
-
-    fn count_losses(&self, topic: &TopicState, evaluation: &Evaluation) {
-        let name = &topic.record.name;
-        let mut batch = Batch::new();
-        for risk in &evaluation.judgement.at_risk {
-            let records = risk.records();
-            self.metrics
-                .loss_accepted_records
-                .get_or_create(&TopicReader {
-                    topic: name.clone(),
-                    reader: risk.name.to_string(),
-                })
-                .inc_by(u64::try_from(records).unwrap_or(0));
-            let key = format!("{name}\0{}\0{}", risk.name, risk.partition);
-            let value = serde_json::json!({
-                "records": records,
-                "from": risk.lost.start,
-                "to": risk.lost.end,
-                "atMs": self.config.clock.wall_ms(),
-            });
-            batch.put(Table::AcceptedLosses, key, value.to_string());
-        }
-        if let Err(error) = self.store.write_blocking(batch) {
-            tracing::warn!(%error, topic = name, "the accepted loss is counted but not kept");
-        }
     }
 }

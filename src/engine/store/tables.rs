@@ -10,11 +10,11 @@ pub enum Table {
     Deletions,
     /// Topic name -> desired state that waits for a reader (JSON).
     PendingChanges,
-    /// Single values of the engine: producer-id block, defaults in force, format (JSON).
+    /// Single values of the engine: next producer-id block, wall time last seen (decimal).
     Engine,
     /// Topic and partition -> log start offset that no file name implies (decimal).
     LogStarts,
-    /// Topic, group and partition of records given up -> count (JSON).
+    /// Topic and reader -> how many unread records were given up on purpose (decimal).
     AcceptedLosses,
     /// Sequence number -> event that must outlive a restart (JSON).
     Events,
