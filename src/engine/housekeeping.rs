@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::engine::Engine;
 use crate::engine::config::Durability;
+use crate::engine::store::{Batch, Table};
 use crate::engine::topics::catalog::TopicState;
 use crate::engine::topics::open::{RECOVERY_POINTS, millis};
 use crate::log::checkpoints::{self, Offsets};
@@ -29,6 +30,10 @@ const TICK: Duration = Duration::from_secs(1);
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
 /// How often commits and producers are looked through for those whose time is over.
 const EXPIRE_EVERY: Duration = Duration::from_secs(600);
+/// How often the wall time is kept for the next run.
+const NOTE_CLOCK_EVERY: Duration = Duration::from_secs(300);
+/// Where in the store it is kept, as milliseconds.
+pub(crate) const CLOCK_SEEN: &str = "wall-clock-seen-ms";
 
 /// What the loop remembers between two looks.
 #[derive(Debug, Default)]
@@ -60,6 +65,7 @@ struct Due {
     checkpoint: Duration,
     expire: Duration,
     flush: Duration,
+    clock: Duration,
 }
 
 impl Housekeeping {
@@ -94,6 +100,7 @@ impl Engine {
             checkpoint: start.saturating_add(CHECKPOINT_EVERY),
             expire: start.saturating_add(EXPIRE_EVERY),
             flush: start,
+            clock: start,
         };
         self.next_pass_ms.store(
             self.config
@@ -130,11 +137,36 @@ impl Engine {
             self.write_checkpoints();
             self.store.restore_reserve();
         }
-        if now >= due.expire {
+        if now >= due.clock {
+            due.clock = now.saturating_add(NOTE_CLOCK_EVERY);
+            self.note_clock();
+        }
+        // Commits age by the wall clock too, and one that expired by a wrong clock is a reader that nobody asks.
+        if now >= due.expire && self.clock_guard.now_for_deletion().is_ok() {
             due.expire = now.saturating_add(EXPIRE_EVERY);
             self.expire_positions();
             self.expire_producers();
         }
+    }
+
+    /// Keeps the wall time for the next run, where it is believed.
+    pub(crate) fn note_clock(&self) {
+        let Some(believed_ms) = self.clock_guard.believed_ms() else {
+            return;
+        };
+        let mut batch = Batch::new();
+        batch.put(Table::Engine, CLOCK_SEEN, believed_ms.to_string());
+        if let Err(error) = self.store.write_blocking(batch) {
+            tracing::debug!(%error, "the wall time could not be kept");
+        }
+    }
+
+    /// An operator's word that the wall clock is right; then the pass that had waited for it.
+    pub(crate) fn confirm_clock(&self) -> PassReport {
+        self.clock_guard.confirm();
+        self.note_clock();
+        self.wake_due_changes();
+        self.retention_pass()
     }
 
     /// One pass over all partitions now: idle roll, then retention. Blocks.

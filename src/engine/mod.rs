@@ -3,6 +3,7 @@
 //! Everything that could move a log start offset passes through here: retention passes, record deletion, topic
 //! deletion and every change of settings. The invariant this room keeps: what decides about deletion is durable
 //! before the first byte goes, and a full disk can always be freed.
+mod accepted;
 mod broker;
 pub mod clock_guard;
 pub mod config;

@@ -3,7 +3,7 @@
 //! Start: directory, store, topics, positions, what waits, then the threads that tend them, then the listeners; whoever connects
 //! finds everything there. Stop: no new work, drain, flush and close every log, checkpoints, and last the marker of a clean
 //! stop, which is left only if every log closed without an error.
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -19,14 +19,14 @@ use crate::engine::data_directory::{Claim, DataDirectory, DataDirectoryError};
 use crate::engine::events::Events;
 use crate::engine::guarded::pending::PendingChanges;
 use crate::engine::health::{AskFileSystem, StorageHealth};
-use crate::engine::housekeeping::Housekeeping;
+use crate::engine::housekeeping::{CLOCK_SEEN, Housekeeping};
 use crate::engine::log_starts::DurableLogStarts;
 use crate::engine::positions::Positions;
 use crate::engine::producer_ids::ProducerIds;
 use crate::engine::readers::Gate;
 use crate::engine::removals::Removals;
 use crate::engine::scrape::Scrape;
-use crate::engine::store::Store;
+use crate::engine::store::{Store, Table};
 use crate::engine::topics::alter;
 use crate::engine::topics::catalog::{Catalog, TopicState};
 use crate::engine::topics::open::{CLEAN_SHUTDOWN, Stock, millis};
@@ -175,7 +175,7 @@ impl Engine {
         let logs = directory.logs();
         let log_starts = DurableLogStarts::load(store.clone(), Arc::clone(&files), &logs)?;
         // Beyond whatever an earlier store or broker can have handed out, unless this directory never held anything.
-        let fresh = store.scan(crate::engine::store::Table::Topics)?.is_empty()
+        let fresh = store.scan(Table::Topics)?.is_empty()
             && files.list(&logs).is_ok_and(|entries| {
                 !entries
                     .iter()
@@ -193,10 +193,13 @@ impl Engine {
         let positions = start_positions(&config, &store, &gate, &stock)?;
         positions.listen(Arc::clone(&pending) as _);
         let hold = (!config.kafka_exact).then_some(config.clock_jump_hold);
+        let clock_seen_ms = store
+            .get(Table::Engine, CLOCK_SEEN.as_bytes())?
+            .and_then(|value| std::str::from_utf8(&value).ok()?.parse().ok());
         let handles = HandleCache::new(config.max_open_files);
         let engine = Arc::new_cyclic(|myself| Self {
             myself: myself.clone(),
-            clock_guard: ClockGuard::new(Arc::clone(&config.clock), hold),
+            clock_guard: ClockGuard::new(Arc::clone(&config.clock), hold, clock_seen_ms),
             events: Events::new(Arc::clone(&config.clock)),
             metrics: Metrics::new(),
             health: StorageHealth::new(&logs, config.reserved_bytes, ask),
@@ -226,6 +229,7 @@ impl Engine {
             files,
             store,
         });
+        engine.restore_accepted()?;
         engine.open_topics(stock);
         engine.metrics.register(Box::new(Scrape(Arc::downgrade(&engine))));
         Ok(engine)
@@ -291,6 +295,7 @@ impl Engine {
                 .all(|partition| partition.offline.is_none());
         }
         self.write_checkpoints();
+        self.note_clock();
         if clean {
             let marker = self.directory.logs().join(CLEAN_SHUTDOWN);
             match checkpoints::mark_clean_shutdown(self.files.as_ref(), &marker) {
@@ -326,7 +331,16 @@ impl Engine {
     }
 
     pub(crate) fn expire_positions(&self) {
-        self.positions.expire();
+        let required: HashSet<(String, String)> = self
+            .catalog
+            .snapshot()
+            .iter()
+            .flat_map(|topic| {
+                let groups = topic.record.readers.required.iter();
+                groups.map(|group| (topic.record.name.clone(), group.clone()))
+            })
+            .collect();
+        self.positions.expire(&required);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Desired state in: whose it is, what of it is applied, what a restart makes of it, and the clock.
+//! Desired state in: whose it is, what of it is applied, and what a restart makes of it.
 use tidemark::operator::storage::Storage;
 use tidemark::resource::contract::{DeleteTopic, DeletionPolicy, OnLoss, Outcome};
 
@@ -243,53 +243,6 @@ async fn what_waits_and_what_is_in_force_survive_a_restart() {
     scene.resumed("t").await;
     scene.pass().await;
     assert_eq!(scene.log_start("t", 0).await, 60);
-}
-
-/// B9: the wall clock jumps by 400 days; nothing goes until somebody confirms it.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_clock_jump_holds_deletion_and_is_no_way_around_the_guard() {
-    let mut scene = Scene::new().await;
-    let base = Desired::new().set("retention.ms", 7 * DAY);
-    scene.apply("t", &base).await;
-    for _ in 0..10 {
-        scene.segment("t", 0, 10, T - DAY).await;
-    }
-    scene.kafka.commit("g", "t", 0, 5).await.unwrap();
-    scene.pass().await;
-    scene.clock.advance_ms(MINUTE);
-    scene.clock.step_wall_ms(400 * DAY);
-    let report = scene.pass().await;
-    assert_eq!(
-        (report.held.as_deref(), report.segments_deleted),
-        (Some("clock_jump"), 0)
-    );
-    let metrics = scene.metrics().await;
-    assert!(
-        metrics.contains("retention_blocked{reason=\"clock_jump\"} 1"),
-        "{metrics}"
-    );
-    assert_eq!(
-        scene.observe("t").await.partitions[0]
-            .retention_blocked
-            .as_deref(),
-        Some("clock_jump")
-    );
-    // By the jumped clock everything is expired already, so that nothing would seem to be lost.
-    let verdict = scene.apply("t", &base.clone().set("retention.ms", HOUR)).await;
-    assert_eq!(verdict.reason, "SlowReader", "{}", verdict.message);
-    scene.apply("t", &base).await;
-    let confirmed: tidemark::resource::contract::PassReport = scene
-        .control
-        .post("/v1/retention/clock", None::<&()>)
-        .await
-        .unwrap();
-    assert_eq!(confirmed.held, None);
-    assert_eq!(scene.log_start("t", 0).await, 100);
-    let metrics = scene.metrics().await;
-    assert!(
-        !metrics.contains("retention_blocked{reason=\"clock_jump\"} 1"),
-        "{metrics}"
-    );
 }
 
 /// A4: a timestamp in microseconds keeps its segment for ever, and that is told.

@@ -13,6 +13,7 @@ mod entry_points;
 mod support;
 
 mod changes;
+mod clock;
 mod control;
 #[cfg(feature = "failpoints")]
 mod crash;
@@ -29,6 +30,7 @@ mod kill;
 mod kill_load;
 mod log_directory;
 mod members;
+mod open_transaction;
 mod readers;
 mod scene;
 mod segments;

@@ -89,9 +89,5 @@ pub(super) async fn pass(State(control): State<Control>) -> Answer<PassReport> {
 
 /// The operator's word that the wall clock is right; then the pass that had waited for it.
 pub(super) async fn confirm_clock(State(control): State<Control>) -> Answer<PassReport> {
-    ask(&control, |engine| {
-        engine.clock_guard.confirm();
-        Ok(engine.retention_pass())
-    })
-    .await
+    ask(&control, |engine| Ok(engine.confirm_clock())).await
 }

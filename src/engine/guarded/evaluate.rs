@@ -9,7 +9,7 @@ use crate::engine::topics::catalog::TopicState;
 use crate::engine::topics::open::millis;
 use crate::engine::topics::record::Layers;
 use crate::resource::contract::{Outcome, ReadersPolicy, Verdict};
-use crate::retention::{Clamped, Decision, Judgement, Outlook, Proposed, Reader, Rules, Watch, judge};
+use crate::retention::{Cause, Clamped, Decision, Judgement, Outlook, Proposed, Reader, Rules, Watch, judge};
 
 /// What is to be judged.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +34,8 @@ pub(crate) struct Evaluation {
     pub judgement: Judgement,
     /// The limits that lose nothing, where the decision is to clamp.
     pub clamped: Vec<(i32, Clamped)>,
+    /// How old the first record is that each of the readers listed has not read, ms.
+    behind_ms: Vec<Option<i64>>,
     /// Partitions that nobody can look at and that the change might lower.
     pub unseen: Vec<i32>,
     /// What the change would wait for.
@@ -50,6 +52,28 @@ impl Evaluation {
         }
     }
 
+    /// The worse of two, where nobody knows which of them is right. What is safe in between is not known either: a clamp
+    /// is a refusal.
+    fn or_worse(self, other: Self) -> Self {
+        let rank = |evaluation: &Self| match evaluation.decision() {
+            Decision::Refuse => 3,
+            Decision::Clamp => 2,
+            Decision::Apply if evaluation.judgement.cause == Cause::LossAccepted => 1,
+            Decision::Apply => 0,
+        };
+        let worse = if rank(&other) > rank(&self) { other } else { self };
+        if worse.judgement.decision != Decision::Clamp {
+            return worse;
+        }
+        Self {
+            watch: Watch::until_safe(&worse.judgement),
+            judgement: worse.judgement.without_clamp(),
+            clamped: Vec::new(),
+            behind_ms: worse.behind_ms,
+            unseen: worse.unseen,
+        }
+    }
+
     /// The limits that go in instead of those asked for.
     pub fn clamped_rules(&self) -> BTreeMap<i32, Rules> {
         self.clamped
@@ -61,6 +85,9 @@ impl Evaluation {
     /// The answer, with what only the engine knows filled in.
     pub fn verdict(&self, topic: &TopicState) -> Verdict {
         let mut verdict = self.judgement.verdict();
+        for (reader, behind_ms) in verdict.readers_at_risk.iter_mut().zip(&self.behind_ms) {
+            reader.behind_ms = *behind_ms;
+        }
         if !self.unseen.is_empty() {
             verdict.verdict = Outcome::Refused;
             verdict.reason = "ReaderUnknown".to_owned();
@@ -83,13 +110,29 @@ pub(crate) fn describe(verdict: &mut Verdict, topic: &TopicState) {
 
 impl Engine {
     /// Judges a change. Whoever acts on the answer holds the gate from before this call until the change is in force.
+    ///
+    /// While the wall clock is in doubt the change has to be harmless at either of the times that it may be.
     pub(crate) fn evaluate(
         &self,
         topic: &TopicState,
         change: Change<'_>,
         policy: &ReadersPolicy,
     ) -> Evaluation {
-        let now_ms = self.clock_guard.now_for_verdict();
+        let times = self.clock_guard.times_for_verdict();
+        let found = self.evaluate_at(times.now_ms, topic, change, policy);
+        match times.or_ms {
+            Some(or_ms) => found.or_worse(self.evaluate_at(or_ms, topic, change, policy)),
+            None => found,
+        }
+    }
+
+    fn evaluate_at(
+        &self,
+        now_ms: i64,
+        topic: &TopicState,
+        change: Change<'_>,
+        policy: &ReadersPolicy,
+    ) -> Evaluation {
         let headroom_ms = policy
             .headroom_ms
             .unwrap_or_else(|| millis(self.config.check_interval));
@@ -133,9 +176,18 @@ impl Engine {
             Decision::Clamp => Watch::until_step(&judgement, &clamped),
             Decision::Apply | Decision::Refuse => Watch::until_safe(&judgement),
         };
+        let behind_ms = judgement
+            .at_risk
+            .iter()
+            .map(|risk| {
+                let log = topic.partition(risk.partition)?.log.as_ref()?;
+                Some(now_ms.saturating_sub(log.timestamp_from(risk.lost.start)?).max(0))
+            })
+            .collect();
         Evaluation {
             judgement,
             clamped,
+            behind_ms,
             unseen,
             watch,
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
+use crate::engine::clock_guard::Times;
 use crate::engine::readers::ReaderListener;
 use crate::resource::contract::{ReaderKind, Verdict};
 use crate::resource::settings::Overrides;
@@ -110,6 +111,8 @@ pub struct PendingChanges {
 struct State {
     by_topic: HashMap<String, Pending>,
     dirty: BTreeSet<String>,
+    /// The time at the last look.
+    times: Option<Times>,
     closed: bool,
 }
 
@@ -194,7 +197,22 @@ impl PendingChanges {
 
     /// Has all of them judged again.
     pub fn wake_all(&self) {
+        self.wake_all_locked(&mut self.state.lock());
+    }
+
+    /// Notes what time it is. A clock that was set back can end any refusal, and so can a doubt that begins or ends.
+    pub fn note_time(&self, times: Times) {
         let mut state = self.state.lock();
+        let before = state.times.replace(times);
+        let anew = before.is_some_and(|before| {
+            times.now_ms < before.now_ms || times.or_ms.is_some() != before.or_ms.is_some()
+        });
+        if anew {
+            self.wake_all_locked(&mut state);
+        }
+    }
+
+    fn wake_all_locked(&self, state: &mut State) {
         let topics: Vec<String> = state.by_topic.keys().cloned().collect();
         state.dirty.extend(topics);
         self.woken.notify_all();

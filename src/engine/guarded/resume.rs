@@ -23,16 +23,13 @@ impl Engine {
         }
     }
 
-    /// Wakes what waits for time, a roll, a deletion or an append.
+    /// Wakes what waits for time, a clock that was set back, a roll, a deletion or an append.
     pub(crate) fn wake_due_changes(&self) {
-        let waiting = self.pending.topics();
-        if waiting.is_empty() {
-            return;
-        }
-        let now_ms = self.clock_guard.now_for_verdict();
-        for name in waiting {
+        let times = self.clock_guard.times_for_verdict();
+        self.pending.note_time(times);
+        for name in self.pending.topics() {
             match self.catalog.by_name(&name) {
-                Some(topic) => self.pending.wake_if_due(&name, now_ms, &seen(&topic)),
+                Some(topic) => self.pending.wake_if_due(&name, times.now_ms, &seen(&topic)),
                 None => self.pending.wake(&name),
             }
         }
@@ -132,6 +129,7 @@ impl Engine {
                 tracing::warn!(topic = topic.record.name, %refusal, "the old engine defaults stay in force");
             }
         }
+        self.pending.note_time(self.clock_guard.times_for_verdict());
         self.pending.wake_all();
         Ok(())
     }

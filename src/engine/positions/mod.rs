@@ -9,7 +9,7 @@ mod inventory;
 mod keeper;
 mod service;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -158,10 +158,12 @@ impl Positions {
         durable
     }
 
-    /// Ends commits and groups whose time is over. For the housekeeping loop.
-    pub fn expire(&self) {
+    /// Ends commits and groups whose time is over. For the housekeeping loop; `required` are topics with groups that they
+    /// require.
+    pub fn expire(&self, required: &HashSet<(String, String)>) {
         let now = self.shared.now();
-        self.shared.step(|coordinator, out| coordinator.expire(now, out));
+        self.shared
+            .step(|coordinator, out| coordinator.expire(now, required, out));
         self.shared.sweep();
     }
 

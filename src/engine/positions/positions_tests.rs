@@ -390,7 +390,7 @@ async fn an_expired_position_is_known_as_such() {
     let node = Node::new();
     assert_eq!(node.commit("batch", 0, 300).await, None);
     node.clock.advance_ms(7 * 86_400_000);
-    node.positions.expire();
+    node.positions.expire(&Default::default());
     let node = node.restart().await;
     assert_eq!(node.known("batch", 0), Known::Expired(Some(300)));
     assert_eq!(node.committed("batch", 0), None);
