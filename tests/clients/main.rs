@@ -15,6 +15,7 @@ mod support;
 mod adapter;
 mod broker;
 mod cells;
+mod guard;
 mod kcat;
 mod matrix;
 mod tools;

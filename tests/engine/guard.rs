@@ -1,5 +1,5 @@
 //! The guard's scenes: a change under which a reader would lose records, and what becomes of it.
-use tidemark::resource::contract::{OnLoss, Outcome, ReaderKind, WhenNone};
+use tidemark::resource::contract::{OnLoss, Outcome, ReaderKind, ReaderList, WhenNone};
 use tidemark::wire::client::ClientRecord;
 
 use crate::scene::{DAY, Desired, HOUR, MINUTE, Scene, T};
@@ -31,6 +31,11 @@ async fn a_slow_reader_holds_a_lowering_back_until_it_has_caught_up() {
             risk.records_at_risk
         ),
         (ReaderKind::Group, "billing", 0, Some(25), 35)
+    );
+    assert_eq!(
+        risk.behind_ms,
+        Some(8 * DAY),
+        "its next record is in segment 20-29"
     );
     let partition = &verdict.partitions[0];
     assert_eq!(
@@ -106,6 +111,9 @@ async fn readers_that_lose_nothing_are_not_named() {
     );
     assert_eq!(verdict.readers_at_risk[0].name, "slow-0");
     assert!(verdict.message.contains("5 more"), "{}", verdict.message);
+    let listed: ReaderList = scene.control.get("/v1/topics/t/readers").await.unwrap();
+    let at_risk = listed.readers.iter().filter(|reader| reader.at_risk);
+    assert_eq!(at_risk.count(), 15, "{listed:?}");
 }
 
 /// C5: one limit up, the other down, in one edit. Neither goes in; then both.
@@ -355,6 +363,18 @@ async fn allow_applies_and_tells_and_counts_what_is_given_up() {
         metrics.contains("retention_deleted_records_total{reason=\"time\"} 60"),
         "{metrics}"
     );
+    // What was given up stays counted over a restart, and the next loss is added to it.
+    scene.restart(|_| {}).await;
+    let metrics = scene.metrics().await;
+    assert!(metrics.contains(counted), "{metrics}");
+    let verdict = scene
+        .apply("t", &lower.set("retention.ms", 3 * DAY + DAY / 2))
+        .await;
+    assert_eq!(verdict.reason, "LossAccepted");
+    scene.restart(|_| {}).await;
+    let metrics = scene.metrics().await;
+    let more = "loss_accepted_records_total{topic=\"t\",reader=\"g\"} 45";
+    assert!(metrics.contains(more), "{metrics}");
 }
 
 /// B12: seconds typed into a field of milliseconds, with and without a reader.
