@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::fs::FlockOperation;
 
 use crate::engine::guarded::apply::{check_partitions, plain_verdict};
+use crate::engine::guarded::pending::PendingRecord;
 use crate::engine::log_starts::DurableLogStarts;
 use crate::engine::positions::Positions;
 use crate::engine::readers::{Gate, ReaderInventory as _};
@@ -73,6 +74,8 @@ pub struct AtRest {
     scratch: PathBuf,
     store: Store,
     records: BTreeMap<String, TopicRecord>,
+    /// The settings before a change that is in force in part.
+    before: BTreeMap<String, Layers>,
     log_starts: DurableLogStarts,
     positions: Positions,
     clock: Arc<dyn Clock>,
@@ -107,6 +110,15 @@ impl AtRest {
                 .map_err(|error| OfflineError::State(format!("topic {name}: {error}")))?;
             records.insert(name, record);
         }
+        let mut before = BTreeMap::new();
+        for (name, value) in store.scan(Table::PendingChanges)? {
+            let name = String::from_utf8_lossy(&name).into_owned();
+            if let Ok(record) = serde_json::from_slice::<PendingRecord>(&value)
+                && let Some(layers) = record.before
+            {
+                before.insert(name, layers);
+            }
+        }
         let files: Arc<dyn Files> = DiskFiles::shared();
         let log_starts = DurableLogStarts::load(store.clone(), files, &data.join("logs"))?;
         let topics = records.values().map(|record| GroupTopic {
@@ -127,6 +139,7 @@ impl AtRest {
             scratch: scratch.to_owned(),
             store,
             records,
+            before,
             log_starts,
             positions,
             clock,
@@ -157,11 +170,12 @@ impl AtRest {
             .readers
             .headroom_ms
             .unwrap_or_else(|| millis(self.check_interval));
+        let granted = self.before.get(topic).unwrap_or(&record.layers);
         let mut outlooks = Vec::new();
         let mut reports = BTreeMap::new();
         for number in 0..record.partitions {
             let report = self.inspect(topic, number)?;
-            outlooks.push(outlook(record, &proposed, number, &report, now_ms, headroom_ms)?);
+            outlooks.push(outlook(granted, &proposed, number, &report, now_ms, headroom_ms)?);
             reports.insert(number, report);
         }
         let readers = self.positions.readers(topic, record.id, record.partitions);
@@ -227,7 +241,7 @@ fn lock(data: &Path) -> Result<Option<fs::File>, OfflineError> {
 }
 
 fn outlook(
-    record: &TopicRecord,
+    granted: &Layers,
     proposed: &Layers,
     number: i32,
     report: &PartitionReport,
@@ -251,7 +265,7 @@ fn outlook(
         last_stable_offset: report.log_end,
         // When its first record came is not in the files; its file was last written later, which makes it young.
         active_since_ms: active.map(|segment| segment.modified_ms),
-        in_force: rules(&record.layers)?,
+        in_force: rules(granted)?,
         proposed: Proposed::Rules(rules(proposed)?),
     };
     Ok(Outlook::of(&view, now_ms, headroom_ms))

@@ -108,7 +108,11 @@ impl Engine {
         now_ms: i64,
     ) -> Option<Headroom> {
         let log = topic.partition(partition)?.log.as_ref()?;
-        let rules = Rules::from(&*log.settings());
+        // A change that is in force in part takes nothing from a reader that the settings before it keep.
+        let rules = match self.pending.before(&topic.record.name) {
+            Some(before) => Rules::from(&before.settings(partition).ok()?),
+            None => Rules::from(&*log.settings()),
+        };
         log.with_profile(|profile, bounds| {
             let standing = Standing::of(reader.position(partition).known, false, bounds.log_end)?;
             if standing.is_unknown() {

@@ -5,7 +5,7 @@ use crate::log::batch_file::batches_in;
 use crate::log::names::SegmentFile;
 use crate::log::partition::{PartitionLog, View};
 use crate::log::read::{Located, SegmentView};
-use crate::retention::{Clamped, Outlook, PartitionView, Proposed, Rules, clamp};
+use crate::retention::{Clamped, Outlook, PartitionView, Proposed, Rules, clamp, loses_nothing};
 
 impl PartitionLog {
     /// What a change would do here, looking ahead from `now_ms` over `headroom_ms`.
@@ -23,12 +23,41 @@ impl PartitionLog {
         now_ms: i64,
         headroom_ms: i64,
     ) -> Option<Clamped> {
-        // On a copy: looking for records reads files, and nobody may wait for that.
+        self.on_a_copy(in_force, proposed, |view| {
+            clamp(view, slowest, now_ms, headroom_ms, &mut |_, range| {
+                self.last_data(range)
+            })
+        })
+    }
+
+    /// Whether a reader that has read up to `slowest` loses nothing to `proposed`.
+    pub fn loses_nothing(
+        &self,
+        in_force: Rules,
+        proposed: Proposed,
+        slowest: i64,
+        now_ms: i64,
+        headroom_ms: i64,
+    ) -> bool {
+        self.on_a_copy(in_force, proposed, |view| {
+            loses_nothing(view, slowest, now_ms, headroom_ms, &mut |_, range| {
+                self.last_data(range)
+            })
+        })
+    }
+
+    /// Looking for records reads files, and nobody may wait for that: so the view is a copy.
+    fn on_a_copy<T>(
+        &self,
+        in_force: Rules,
+        proposed: Proposed,
+        look: impl FnOnce(&PartitionView<'_>) -> T,
+    ) -> T {
         let (segments, bounds, active_since_ms) = {
             let view = self.view.lock();
             (view.segments.clone(), view.bounds(), view.active.first_append_ms)
         };
-        let view = PartitionView {
+        look(&PartitionView {
             partition: self.partition,
             profile: &segments,
             log_start: bounds.log_start,
@@ -38,9 +67,6 @@ impl PartitionLog {
             active_since_ms,
             in_force,
             proposed,
-        };
-        clamp(&view, slowest, now_ms, headroom_ms, &mut |_, range| {
-            self.last_data(range)
         })
     }
 

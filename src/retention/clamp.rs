@@ -102,6 +102,34 @@ pub fn clamp(
     Some(Clamped { rules, steps_at })
 }
 
+/// Whether a reader that will next read `slowest` loses nothing to what is proposed. For settings that a clamp found some time
+/// ago.
+pub fn loses_nothing(
+    view: &PartitionView<'_>,
+    slowest: i64,
+    now_ms: i64,
+    headroom_ms: i64,
+    last_data: &mut LastData<'_>,
+) -> bool {
+    let later_ms = now_ms.saturating_add(headroom_ms.max(0));
+    taken(view, now_ms, later_ms).into_iter().all(|taken| {
+        let unread = slowest.max(taken.start)..taken.end;
+        unread.is_empty() || last_data(view.partition, unread).is_none()
+    })
+}
+
+/// Whether no limit in `rules` is below what was `asked` for, and they close segments as `found` does.
+pub fn lies_above(rules: &Rules, asked: &Rules, found: &Rules) -> bool {
+    let above = |limit: i64, asked: i64| limit < 0 || (asked >= 0 && limit >= asked);
+    above(rules.retention_ms, asked.retention_ms)
+        && above(rules.retention_bytes, asked.retention_bytes)
+        && Rules {
+            retention_ms: found.retention_ms,
+            retention_bytes: found.retention_bytes,
+            ..*rules
+        } == *found
+}
+
 /// The looser of a limit as asked for and one in force; negative is no limit.
 fn looser(asked: i64, in_force: Option<i64>) -> i64 {
     match in_force {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tidemark::wire::client::{Client, ClientRecord};
 
 use crate::support::kcat::kcat;
+use crate::support::process::Start;
 use crate::support::temp::TempDir;
 use crate::support::tidemark::Tidemark;
 use crate::support::wait::{PATIENCE, eventually};
@@ -515,6 +516,39 @@ fn a_reader_inside_the_headroom_is_waited_for() {
 }
 
 #[test]
+fn a_clamped_change_steps_down_as_the_reader_reads_on() {
+    let mut scene = Scene::new();
+    scene.apply(config("retention.ms", 30 * DAY));
+    scene.ten_days(0);
+    scene.read("billing", 25);
+    let verdict = scene.apply(json!({
+        "config": {"retention.ms": FOUR_AND_A_HALF_DAYS.to_string()},
+        "readers": {"onLoss": "Clamp"},
+    }));
+    assert_eq!(
+        (&verdict["verdict"], &verdict["reason"], &verdict["pending"]),
+        (&json!("Clamped"), &json!("Clamped"), &json!(true)),
+        "{verdict:#}"
+    );
+    scene.events.next("Clamped", "t");
+    scene.engine.pass();
+    assert_eq!(scene.log_start(0), 20, "the segment that the reader is in");
+    scene.read("billing", 15);
+    while !scene.events.next("Clamped", "t")["message"]
+        .as_str()
+        .unwrap()
+        .contains("at offset 40")
+    {}
+    scene.engine.pass();
+    assert_eq!(scene.log_start(0), 40);
+    assert_eq!(scene.read("billing", 20).first().unwrap(), "0:40");
+    scene.events.next("Resumed", "t");
+    assert_eq!(scene.observe()["pending"], Value::Null);
+    scene.engine.pass();
+    assert_eq!(scene.log_start(0), 60);
+}
+
+#[test]
 fn an_allowed_loss_is_told_and_counted_over_a_restart_too() {
     let mut scene = Scene::new();
     scene.apply(config("retention.ms", 30 * DAY));
@@ -547,4 +581,49 @@ fn an_allowed_loss_is_told_and_counted_over_a_restart_too() {
     assert!(metrics(&scene).contains(counted), "{}", metrics(&scene));
     // The reader finds its position gone and goes on where the log starts now.
     assert_eq!(scene.read("billing", 40).first().unwrap(), "0:60");
+}
+
+/// The commit that a deletion waited for is a consumer's last act but one: it must find its way out.
+#[test]
+fn a_deletion_that_waited_for_a_consumer_does_not_keep_it_for_ever() {
+    let scene = Scene::new();
+    let topics: Vec<String> = (0..12).map(|number| format!("doomed-{number}")).collect();
+    for topic in &topics {
+        let path = format!("/v1/topics/{topic}");
+        let body = json!({
+            "owner": {"uid": "uid-1", "namespace": "shop", "name": topic},
+            "config": {"retention.ms": "-1"},
+            "deletionPolicy": "Delete",
+        });
+        scene.engine.http("PUT", &path, Some(&body.to_string())).json(200);
+        run(async {
+            let mut client = Client::connect(scene.engine.bootstrap(), "filler").await.unwrap();
+            let records = vec![ClientRecord::new(now_ms(), "record"); 100];
+            client.produce(topic, 0, &records).await.unwrap();
+            client.commit(topic, topic, 0, 0).await.unwrap();
+        });
+        let path = format!("{path}?owner=uid-1&requestId=d");
+        let verdict = scene.engine.http("DELETE", &path, None).json(200);
+        assert_eq!(verdict["pending"], true, "{verdict:#}");
+    }
+    std::thread::scope(|scope| {
+        for topic in &topics {
+            scope.spawn(|| {
+                let args = ["-G", topic, "-q", "-c", "100", "-f", "%o\n"];
+                let read = Start::new(topic, "timeout")
+                    .args(["-k", "5", "120", "kcat", "-b", scene.engine.bootstrap()])
+                    .args(args)
+                    .args(["-X", "auto.offset.reset=earliest", topic])
+                    .run();
+                assert_eq!(read.lines().count(), 100);
+            });
+        }
+    });
+    for topic in &topics {
+        let path = format!("/v1/topics/{topic}");
+        eventually("the topic to be gone", PATIENCE, || {
+            let status = scene.engine.http("GET", &path, None).status;
+            if status == 404 { Ok(()) } else { Err(status) }
+        });
+    }
 }

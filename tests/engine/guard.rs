@@ -332,6 +332,82 @@ async fn clamp_goes_as_low_as_is_safe_and_steps_down_with_the_reader() {
     assert_eq!(scene.log_start("t", 0).await, 60);
 }
 
+/// A limit that is as low as is safe now is too low a moment later: it gives way, but never beyond what was before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clamp_takes_nothing_from_a_reader_that_stands_still() {
+    let mut scene = Scene::new().await;
+    let base = Desired::new().set("retention.ms", 30 * DAY).readers(|readers| {
+        readers.on_loss = OnLoss::Clamp;
+        readers.headroom_ms = Some(0);
+    });
+    scene.apply("t", &base).await;
+    scene.ten_days("t", 0).await;
+    scene.kafka.commit("g", "t", 0, 25).await.unwrap();
+    let lower = base.clone().set("retention.ms", 4 * DAY + DAY / 2);
+    assert_eq!(scene.apply("t", &lower).await.verdict, Outcome::Clamped);
+    for _ in 0..5 {
+        scene.pass().await;
+        assert_eq!(scene.log_start("t", 0).await, 20);
+        scene.clock.advance_ms(DAY);
+    }
+    scene.restart(|_| {}).await;
+    scene.pass().await;
+    assert_eq!(scene.log_start("t", 0).await, 20);
+    // Asked for again, it is the same change.
+    assert_eq!(scene.apply("t", &lower).await.verdict, Outcome::Clamped);
+    scene.clock.advance_ms(HOUR);
+    scene.pass().await;
+    assert_eq!(scene.log_start("t", 0).await, 20);
+    scene.kafka.commit("g", "t", 0, 40).await.unwrap();
+    crate::scene::eventually("a step down", async || {
+        scene.pass().await;
+        let start = scene.log_start("t", 0).await;
+        if start == 40 { Ok(()) } else { Err(start) }
+    })
+    .await;
+    // The settings from before take 40 to 59 by now.
+    scene.clock.advance_ms(20 * DAY);
+    scene.pass().await;
+    assert_eq!(scene.log_start("t", 0).await, 60);
+    scene.kafka.commit("g", "t", 0, 100).await.unwrap();
+    scene.resumed("t").await;
+    assert!(scene.observe("t").await.in_force.partition_config.is_empty());
+    scene.pass().await;
+    assert_eq!(scene.log_start("t", 0).await, 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clamped_size_gives_way_to_what_is_appended() {
+    let mut scene = Scene::new().await;
+    let base = Desired::new().readers(|readers| readers.on_loss = OnLoss::Clamp);
+    scene.apply("t", &base).await;
+    scene.ten_days("t", 0).await;
+    scene.kafka.commit("g", "t", 0, 45).await.unwrap();
+    let size = scene.observe("t").await.partitions[0].size_bytes / 10;
+    let lower = base.clone().set("retention.bytes", 3 * size);
+    assert_eq!(scene.apply("t", &lower).await.verdict, Outcome::Clamped);
+    scene.pass().await;
+    assert_eq!(scene.log_start("t", 0).await, 40);
+    for _ in 0..3 {
+        scene.segment("t", 0, 10, T).await;
+        scene.pass().await;
+        assert_eq!(scene.log_start("t", 0).await, 40);
+    }
+    // Taken back, or refused from here on, nothing of it stays in force.
+    let refusing = lower.clone().readers(|readers| readers.on_loss = OnLoss::Refuse);
+    assert_eq!(scene.apply("t", &refusing).await.verdict, Outcome::Refused);
+    assert!(scene.observe("t").await.in_force.partition_config.is_empty());
+    assert_eq!(scene.in_force("t", "retention.bytes").await, "-1");
+    assert_eq!(scene.apply("t", &lower).await.verdict, Outcome::Clamped);
+    assert_eq!(scene.apply("t", &base).await.verdict, Outcome::Applied);
+    assert!(scene.observe("t").await.in_force.partition_config.is_empty());
+    assert_eq!(scene.apply("t", &lower).await.verdict, Outcome::Clamped);
+    scene.kafka.commit("g", "t", 0, 130).await.unwrap();
+    scene.resumed("t").await;
+    scene.pass().await;
+    assert_eq!(scene.log_start("t", 0).await, 100);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn allow_applies_and_tells_and_counts_what_is_given_up() {
     let mut scene = Scene::new().await;

@@ -106,11 +106,16 @@ impl Engine {
         record.deletion_policy = desired.deletion_policy;
 
         let gate = self.gate.change();
-        let evaluation = self.evaluate(&topic, Change::Settings(&proposed), &record.readers);
+        let granted = self.granted(&topic);
+        let evaluation = self.evaluate_from(&granted, &topic, Change::Settings(&proposed), &record.readers);
         fail::fail_point!("guarded::checked");
         let mut verdict = evaluation.verdict(&topic);
         verdict.not_applied = not_applied;
-        let (layers, waits) = outcome(&topic.record.layers, &proposed, &evaluation);
+        let Coming {
+            layers,
+            waits,
+            before: began,
+        } = outcome(&granted, &proposed, &evaluation);
         let settings_changed = layers != record.layers;
         record.layers = layers;
         if !waits && !settings_changed {
@@ -125,11 +130,12 @@ impl Engine {
         let waiting = match (&before, waits) {
             (None, false) => Waiting::Keep,
             (Some(_), false) => Waiting::Drop,
-            (Some(before), true) if before.record.target == target => Waiting::Keep,
+            (Some(before), true) if before.record.target == target => before.record.goes_on(began),
             (_, true) => Waiting::Put(PendingRecord {
                 target,
                 request_id: desired.request_id.clone(),
                 since_ms: self.config.clock.wall_ms(),
+                before: began,
             }),
         };
         let newest_request = record.requests.back().map(|answered| answered.id.as_str());
@@ -144,11 +150,15 @@ impl Engine {
             record.last_applied_ms = self.config.clock.wall_ms();
         }
         let told = self.commit_record(&topic, record, &waiting)?;
+        let was_put = match (&before, &waiting) {
+            (Some(before), Waiting::Put(record)) => before.record.target != record.target,
+            (None, Waiting::Put(_)) => true,
+            (_, Waiting::Drop | Waiting::Keep) => false,
+        };
         let newly = match waiting {
             Waiting::Put(record) => Some(record),
             Waiting::Drop | Waiting::Keep => None,
         };
-        let was_put = newly.is_some();
         if waits {
             self.note_waiting(name, &told, &evaluation, &verdict, newly);
         }
@@ -353,10 +363,6 @@ impl Engine {
         if verdict.verdict == Outcome::Applied && evaluation.judgement.cause == Cause::LossAccepted {
             self.accept_losses(topic, evaluation);
         }
-        if verdict.verdict == Outcome::Clamped && settings_changed {
-            // What still waits is told from the settings that are in force now; some of it may not have to wait any more.
-            self.pending.wake(name);
-        }
         let kind = match (verdict.verdict, occasion) {
             (Outcome::Applied, Occasion::Resumed) => EventKind::Resumed,
             (Outcome::Applied, Occasion::Asked) if settings_changed => EventKind::Applied,
@@ -368,12 +374,41 @@ impl Engine {
     }
 }
 
-/// The layers that come into force, and whether something still waits.
-pub(crate) fn outcome(in_force: &Layers, proposed: &Layers, evaluation: &Evaluation) -> (Layers, bool) {
-    match evaluation.decision() {
-        Decision::Apply => (proposed.clone(), false),
-        Decision::Refuse => (layers::unguarded_part(in_force, proposed), true),
-        Decision::Clamp => (layers::with_clamped(proposed, &evaluation.clamped_rules()), true),
+/// What follows from a judgement.
+#[derive(Debug)]
+pub(crate) struct Coming {
+    /// The layers that come into force.
+    pub layers: Layers,
+    /// Whether something still waits.
+    pub waits: bool,
+    /// Where part of the change comes into force: the settings it began from.
+    pub before: Option<Layers>,
+}
+
+/// What comes of a change to `proposed` that was held against `granted`.
+pub(crate) fn outcome(granted: &Layers, proposed: &Layers, evaluation: &Evaluation) -> Coming {
+    let decision = evaluation.decision();
+    Coming {
+        layers: match decision {
+            Decision::Apply => proposed.clone(),
+            Decision::Refuse => layers::unguarded_part(granted, proposed),
+            Decision::Clamp => layers::with_clamped(proposed, &evaluation.clamped_rules()),
+        },
+        waits: decision != Decision::Apply,
+        before: (decision == Decision::Clamp).then(|| granted.clone()),
+    }
+}
+
+impl PendingRecord {
+    /// What is to be written of a change that goes on waiting.
+    pub(crate) fn goes_on(&self, before: Option<Layers>) -> Waiting {
+        if self.before == before {
+            return Waiting::Keep;
+        }
+        Waiting::Put(Self {
+            before,
+            ..self.clone()
+        })
     }
 }
 

@@ -6,7 +6,6 @@ use crate::engine::guarded::apply::{Waiting, plain_verdict};
 use crate::engine::guarded::evaluate::{Change, Evaluation};
 use crate::engine::guarded::pending::{PendingRecord, Target};
 use crate::engine::refusal::Refusal;
-use crate::engine::store::{Batch, Table};
 use crate::engine::topics::catalog::TopicState;
 use crate::engine::topics::create::Changes;
 use crate::resource::contract::{DeleteTopic, DeletionPolicy, EventKind, Outcome, Verdict};
@@ -52,6 +51,8 @@ impl Engine {
     fn release(&self, topic: &Arc<TopicState>) -> Result<Verdict, Refusal> {
         let mut record = topic.record.clone();
         record.owner = None;
+        // What was in force in part was so for as long as somebody watched over it.
+        record.layers = self.granted(topic);
         let gate = self.gate.change();
         let released = self.commit_record(topic, record, &Waiting::Drop)?;
         drop(gate);
@@ -99,14 +100,16 @@ impl Engine {
             target: Target::Deletion,
             request_id: request_id.to_owned(),
             since_ms: self.config.clock.wall_ms(),
+            before: None,
         });
+        let mut topic = Arc::clone(topic);
         if let Some(record) = &record {
-            let mut batch = Batch::new();
-            let value = serde_json::to_vec(record).unwrap_or_default();
-            batch.put(Table::PendingChanges, name.as_bytes(), value);
-            self.store.write_blocking(batch)?;
+            // It takes the place of a change that may be in force in part.
+            let mut whole = topic.record.clone();
+            whole.layers = self.granted(&topic);
+            topic = self.commit_record(&topic, whole, &Waiting::Put(record.clone()))?;
         }
-        self.note_waiting(name, topic, &evaluation, &verdict, record);
+        self.note_waiting(name, &topic, &evaluation, &verdict, record);
         drop(gate);
         if newly {
             let message = format!("deletion waits: {}", verdict.message);

@@ -8,8 +8,15 @@ use crate::engine::readers::ReaderInventory;
 use crate::engine::topics::catalog::TopicState;
 use crate::engine::topics::open::millis;
 use crate::engine::topics::record::Layers;
+use crate::log::partition::PartitionLog;
 use crate::resource::contract::{Outcome, ReadersPolicy, Verdict};
-use crate::retention::{Cause, Clamped, Decision, Judgement, Outlook, Proposed, Reader, Rules, Watch, judge};
+use crate::retention::{
+    Cause, Clamped, Decision, Judgement, Outlook, Proposed, Reader, Rules, Watch, judge, lies_above,
+};
+
+/// For how much longer than the headroom a clamp is made safe when a reader stands still, so that it has to be raised
+/// once in this time and not at every pass, ms.
+const STANDS_STILL_MS: i64 = 60 * 60 * 1000;
 
 /// What is to be judged.
 #[derive(Debug, Clone, Copy)]
@@ -118,10 +125,28 @@ impl Engine {
         change: Change<'_>,
         policy: &ReadersPolicy,
     ) -> Evaluation {
+        self.evaluate_from(&self.granted(topic), topic, change, policy)
+    }
+
+    /// The settings that a change is held against: those in force, or where a change is in force in part those before it. A
+    /// limit that is as low as is safe now would take more with every moment.
+    pub(crate) fn granted(&self, topic: &TopicState) -> Layers {
+        let before = self.pending.before(&topic.record.name);
+        before.unwrap_or_else(|| topic.record.layers.clone())
+    }
+
+    /// [`Self::evaluate`] with those settings given.
+    pub(crate) fn evaluate_from(
+        &self,
+        granted: &Layers,
+        topic: &TopicState,
+        change: Change<'_>,
+        policy: &ReadersPolicy,
+    ) -> Evaluation {
         let times = self.clock_guard.times_for_verdict();
-        let found = self.evaluate_at(times.now_ms, topic, change, policy);
+        let found = self.evaluate_at(times.now_ms, granted, topic, change, policy);
         match times.or_ms {
-            Some(or_ms) => found.or_worse(self.evaluate_at(or_ms, topic, change, policy)),
+            Some(or_ms) => found.or_worse(self.evaluate_at(or_ms, granted, topic, change, policy)),
             None => found,
         }
     }
@@ -129,6 +154,7 @@ impl Engine {
     fn evaluate_at(
         &self,
         now_ms: i64,
+        granted: &Layers,
         topic: &TopicState,
         change: Change<'_>,
         policy: &ReadersPolicy,
@@ -140,7 +166,7 @@ impl Engine {
         let mut asked: Vec<(i32, Rules, Proposed)> = Vec::with_capacity(topic.partitions.len());
         let mut unseen = Vec::new();
         for (partition, state) in (0..).zip(&topic.partitions) {
-            let Some((in_force, proposed)) = proposal(topic, partition, change) else {
+            let Some((in_force, proposed)) = proposal(granted, partition, change) else {
                 continue;
             };
             let Some(log) = &state.log else {
@@ -168,6 +194,20 @@ impl Engine {
                 if let (Some((_, in_force, proposed)), Some(log)) = (asked, log)
                     && let Some(found) = log.clamp(*in_force, *proposed, held.slowest, now_ms, headroom_ms)
                 {
+                    let at = ClampAt {
+                        in_force: *in_force,
+                        proposed: *proposed,
+                        slowest: held.slowest,
+                        now_ms,
+                        headroom_ms,
+                    };
+                    let now = (granted != &topic.record.layers)
+                        .then(|| topic.record.layers.settings(held.partition).ok())
+                        .flatten();
+                    let found = match now {
+                        Some(now) => at.step(log, Rules::from(&now), found),
+                        None => found,
+                    };
                     clamped.push((held.partition, found));
                 }
             }
@@ -200,15 +240,48 @@ impl Engine {
     }
 }
 
+/// One partition on which a change goes in as far as nothing is lost.
+struct ClampAt {
+    in_force: Rules,
+    proposed: Proposed,
+    slowest: i64,
+    now_ms: i64,
+    headroom_ms: i64,
+}
+
+impl ClampAt {
+    /// What comes after `now`, where a part of the change has been in force. It stays as long as it is safe and a lower step would
+    /// free nothing; where time or appends have made it unsafe it is raised again, for a while at once.
+    fn step(&self, log: &PartitionLog, now: Rules, found: Clamped) -> Clamped {
+        let Proposed::Rules(asked) = self.proposed else {
+            return found;
+        };
+        let is_safe = lies_above(&now, &asked, &found.rules)
+            && log.loses_nothing(self.in_force, Proposed::Rules(now), self.slowest, self.now_ms, 0);
+        if !is_safe {
+            let longer_ms = self.headroom_ms.saturating_add(STANDS_STILL_MS);
+            let raised = log.clamp(self.in_force, self.proposed, self.slowest, self.now_ms, longer_ms);
+            return raised.unwrap_or(found);
+        }
+        let later_ms = self.now_ms.saturating_add(self.headroom_ms);
+        let start = |rules: &Rules| log.plan(later_ms, rules).new_log_start;
+        if start(&found.rules) > start(&now) {
+            found
+        } else {
+            Clamped { rules: now, ..found }
+        }
+    }
+}
+
 /// The rules in force on a partition and what is proposed for it; `None` where the change does not concern it.
-fn proposal(topic: &TopicState, partition: i32, change: Change<'_>) -> Option<(Rules, Proposed)> {
+fn proposal(granted: &Layers, partition: i32, change: Change<'_>) -> Option<(Rules, Proposed)> {
     let rules = |layers: &Layers| {
         layers
             .settings(partition)
             .ok()
             .map(|settings| Rules::from(&settings))
     };
-    let in_force = rules(&topic.record.layers)?;
+    let in_force = rules(granted)?;
     let proposed = match change {
         Change::Settings(layers) => Proposed::Rules(rules(layers)?),
         Change::DeleteRecords {

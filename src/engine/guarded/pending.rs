@@ -4,16 +4,21 @@
 //! in its [`Watch`]. Nothing is polled: whoever moves wakes the thread that judges.
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::clock_guard::Times;
 use crate::engine::readers::ReaderListener;
+use crate::engine::topics::record::Layers;
 use crate::resource::contract::{ReaderKind, Verdict};
 use crate::resource::settings::Overrides;
 use crate::retention::Watch;
+
+/// How long a topic whose deletion waited for a commit outlives it. A consumer commits as its last act but one: then it leaves its
+/// group and fetches no more, and librdkafka for one may wait for ever for a partition that goes at that very moment.
+const TIME_TO_LEAVE: Duration = Duration::from_millis(500);
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +46,10 @@ pub struct PendingRecord {
     pub request_id: String,
     /// Since when, ms.
     pub since_ms: i64,
+    /// Where part of it is in force: the settings that it began from. Until all of it is, nothing goes that these keep and a
+    /// reader has not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Layers>,
 }
 
 /// A change that waits, with what was last found about it.
@@ -111,6 +120,8 @@ pub struct PendingChanges {
 struct State {
     by_topic: HashMap<String, Pending>,
     dirty: BTreeSet<String>,
+    /// Deletions that are to be judged again, and when.
+    later: BTreeMap<String, Instant>,
     /// The time at the last look.
     times: Option<Times>,
     closed: bool,
@@ -135,6 +146,34 @@ impl PendingChanges {
         self.state.lock().by_topic.get(topic).cloned()
     }
 
+    /// The settings that a change began from of which part is in force.
+    pub fn before(&self, topic: &str) -> Option<Layers> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.state.lock().by_topic.get(topic)?.record.before.clone()
+    }
+
+    /// The settings that a change began from are others now.
+    pub fn begins_from(&self, topic: &str, before: Option<Layers>) {
+        if let Some(pending) = self.state.lock().by_topic.get_mut(topic) {
+            pending.record.before = before;
+        }
+    }
+
+    /// Topics on which a part of what waits is in force.
+    pub fn in_part(&self) -> Vec<String> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let state = self.state.lock();
+        let in_part = state
+            .by_topic
+            .iter()
+            .filter(|(_, pending)| pending.record.before.is_some());
+        in_part.map(|(topic, _)| topic.clone()).collect()
+    }
+
     /// Puts one in, in the place of what waited before.
     pub fn put(&self, topic: &str, pending: Pending) {
         let mut state = self.state.lock();
@@ -147,6 +186,7 @@ impl PendingChanges {
         let mut state = self.state.lock();
         let removed = state.by_topic.remove(topic);
         state.dirty.remove(topic);
+        state.later.remove(topic);
         self.count.store(state.by_topic.len(), Ordering::Release);
         removed
     }
@@ -219,7 +259,13 @@ impl PendingChanges {
     }
 
     fn wake_locked(&self, state: &mut State, topic: &str) {
-        state.dirty.insert(topic.to_owned());
+        let waiting = state.by_topic.get(topic);
+        if waiting.is_some_and(|pending| pending.record.target == Target::Deletion) {
+            let due = Instant::now() + TIME_TO_LEAVE;
+            state.later.entry(topic.to_owned()).or_insert(due);
+        } else {
+            state.dirty.insert(topic.to_owned());
+        }
         self.woken.notify_one();
     }
 
@@ -233,7 +279,17 @@ impl PendingChanges {
             if let Some(topic) = state.dirty.pop_first() {
                 return Some(topic);
             }
-            self.woken.wait_for(&mut state, Duration::from_secs(60));
+            let now = Instant::now();
+            let first = state.later.iter().min_by_key(|(_, due)| **due);
+            let wait = match first.map(|(topic, due)| (topic.clone(), *due)) {
+                Some((topic, due)) if due <= now => {
+                    state.later.remove(&topic);
+                    return Some(topic);
+                }
+                Some((_, due)) => due.saturating_duration_since(now),
+                None => Duration::from_secs(60),
+            };
+            self.woken.wait_for(&mut state, wait);
         }
     }
 

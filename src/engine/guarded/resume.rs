@@ -1,8 +1,9 @@
 //! What waits goes in by itself: judged again when woken, at start, and when engine defaults changed.
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::engine::Engine;
-use crate::engine::guarded::apply::{Occasion, Waiting, outcome, seen};
+use crate::engine::guarded::apply::{Coming, Occasion, Waiting, outcome, seen};
 use crate::engine::guarded::evaluate::Change;
 use crate::engine::guarded::pending::{Pending, PendingRecord, Target};
 use crate::engine::refusal::Refusal;
@@ -33,6 +34,19 @@ impl Engine {
                 None => self.pending.wake(&name),
             }
         }
+    }
+
+    /// Before a pass: judges changes again that are in force in part, so that no limit that has become too low is executed.
+    /// Answers the topics where that failed; they are not to be touched.
+    pub(crate) fn hold_what_is_in_part(&self) -> BTreeSet<String> {
+        let mut unchecked = BTreeSet::new();
+        for name in self.pending.in_part() {
+            if let Err(refusal) = self.reconsider(&name) {
+                tracing::warn!(topic = name, %refusal, "the pass leaves this topic: what is safe there could not be told");
+                unchecked.insert(name);
+            }
+        }
+        unchecked
     }
 
     /// Judges what waits on a topic again.
@@ -70,23 +84,41 @@ impl Engine {
     fn reconsider_settings(&self, topic: &Arc<TopicState>, pending: &Pending) -> Result<(), Refusal> {
         let proposed = self.layers_of(&pending.record.target);
         let gate = self.gate.change();
-        let evaluation = self.evaluate(topic, Change::Settings(&proposed), &topic.record.readers);
+        let granted = self.granted(topic);
+        let evaluation = self.evaluate_from(
+            &granted,
+            topic,
+            Change::Settings(&proposed),
+            &topic.record.readers,
+        );
         fail::fail_point!("guarded::checked");
-        let (layers, waits) = outcome(&topic.record.layers, &proposed, &evaluation);
+        let Coming {
+            layers,
+            waits,
+            before,
+        } = outcome(&granted, &proposed, &evaluation);
+        let waiting = if waits {
+            pending.record.goes_on(before)
+        } else {
+            Waiting::Drop
+        };
         let settings_changed = layers != topic.record.layers;
         let mut verdict = evaluation.verdict(topic);
         verdict.pending = waits;
         let mut state = Arc::clone(topic);
-        if settings_changed || !waits {
+        if settings_changed || !matches!(waiting, Waiting::Keep) {
             let mut record = topic.record.clone();
             record.layers = layers;
             record.last_applied_ms = self.config.clock.wall_ms();
-            let waiting = if waits { Waiting::Keep } else { Waiting::Drop };
             state = self.commit_record(topic, record, &waiting)?;
         }
         verdict.in_force = state.record.layers.in_force();
         if waits {
-            self.note_waiting(&topic.record.name, &state, &evaluation, &verdict, None);
+            let record = match waiting {
+                Waiting::Put(record) => Some(record),
+                Waiting::Drop | Waiting::Keep => None,
+            };
+            self.note_waiting(&topic.record.name, &state, &evaluation, &verdict, record);
         }
         drop(gate);
         self.tell_outcome(
@@ -143,7 +175,8 @@ impl Engine {
             Target::Deletion => Change::DeleteTopic,
             Target::Settings { .. } => Change::Settings(&proposed),
         };
-        let evaluation = self.evaluate(&topic, change, &topic.record.readers);
+        let granted = record.before.as_ref().unwrap_or(&topic.record.layers);
+        let evaluation = self.evaluate_from(granted, &topic, change, &topic.record.readers);
         let mut verdict = evaluation.verdict(&topic);
         verdict.pending = true;
         self.note_waiting(name, &topic, &evaluation, &verdict, Some(record));
@@ -166,13 +199,18 @@ impl Engine {
         let proposed: Layers = self.layers_of(&target);
         let gate = self.gate.change();
         let evaluation = self.evaluate(topic, Change::Settings(&proposed), &topic.record.readers);
-        let (layers, waits) = outcome(&topic.record.layers, &proposed, &evaluation);
+        let Coming {
+            layers,
+            waits,
+            before,
+        } = outcome(&topic.record.layers, &proposed, &evaluation);
         let mut record = topic.record.clone();
         record.layers = layers;
         let record_of_change = PendingRecord {
             target,
             request_id: String::new(),
             since_ms: self.config.clock.wall_ms(),
+            before,
         };
         let waiting = if waits {
             Waiting::Put(record_of_change.clone())

@@ -24,9 +24,9 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let _changes = self.lock_changes()?;
         let topic = self.known_topic(name)?;
-        let config = alter::apply(&topic.record.layers.config, change)?;
         let mut record = topic.record.clone();
-        record.layers.config = config;
+        record.layers = self.granted(&topic);
+        record.layers.config = alter::apply(&record.layers.config, change)?;
         let gate = self.gate.change();
         let evaluation = match &record.owner {
             Some(_) => Some(self.evaluate(&topic, Change::Settings(&record.layers), &record.readers)),
@@ -42,7 +42,17 @@ impl Engine {
             return Ok(());
         }
         record.last_applied_ms = self.config.clock.wall_ms();
-        let state = self.commit_record(&topic, record, &Waiting::Keep)?;
+        // What waits goes on from here.
+        let waiting = match self.pending.get(name) {
+            Some(pending) if pending.record.before.is_some() => {
+                pending.record.goes_on(Some(record.layers.clone()))
+            }
+            _ => Waiting::Keep,
+        };
+        let state = self.commit_record(&topic, record, &waiting)?;
+        if let Waiting::Put(record) = waiting {
+            self.pending.begins_from(name, record.before);
+        }
         drop(gate);
         if let Some(evaluation) = evaluation {
             let mut verdict = evaluation.verdict(&state);
