@@ -4,7 +4,8 @@ use super::process::Start;
 /// kcat against one broker, with `args` as on its command line.
 pub fn kcat<'a>(bootstrap: &str, args: impl IntoIterator<Item = &'a str>) -> Start {
     Start::new("kcat", "timeout")
-        .args(["300", "kcat"])
+        // One that waits for ever minds no signal that it can handle.
+        .args(["-k", "5", "300", "kcat"])
         .args(["-b", bootstrap])
         .args(args)
 }
