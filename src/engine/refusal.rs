@@ -158,12 +158,18 @@ impl Refusal {
             Self::Conflict { owner, .. } => Some(owner.clone()),
             _ => None,
         };
+        let reason = match self {
+            Self::Storage { reason, .. } => Some((*reason).to_owned()),
+            Self::Stopping => Some("Recovering".to_owned()),
+            _ => None,
+        };
         Problem {
             kind: "about:blank".to_owned(),
             title: title.to_owned(),
             status,
             detail: self.to_string(),
             code: code.to_owned(),
+            reason,
             field,
             owner,
         }

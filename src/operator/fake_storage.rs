@@ -106,6 +106,7 @@ impl FakeStorage {
             status: 409,
             detail: detail.to_owned(),
             code: code.to_owned(),
+            reason: None,
             field: None,
             owner: None,
         }))

@@ -246,13 +246,18 @@ fn first_hold(topic: &Topic, observation: &Observation, holder: &Holder) -> Opti
     })
 }
 
-/// The reason for an engine that answers but cannot work.
+/// The reason for an engine that answers but cannot work. One that names no reason that a Topic knows has not said more
+/// than that it cannot be asked.
 pub fn storage_hold(problem: &Problem) -> Hold {
-    match problem.code.as_str() {
-        code::IDENTITY_MISMATCH => Hold::stalled("IdentityMismatch", problem.detail.clone()),
-        code::LOCK_UNSUPPORTED => Hold::stalled("LockUnsupported", problem.detail.clone()),
-        code::NOT_READY => Hold::passing("Recovering", problem.detail.clone()),
-        _ => Hold::passing("EngineUnreachable", problem.detail.clone()),
+    let message = problem.detail.clone();
+    match (problem.code.as_str(), problem.reason.as_deref()) {
+        (code::IDENTITY_MISMATCH, _) => Hold::stalled("IdentityMismatch", message),
+        (code::LOCK_UNSUPPORTED, _) => Hold::stalled("LockUnsupported", message),
+        (code::NOT_READY, _) => Hold::passing("Recovering", message),
+        (code::STORAGE, Some("DiskFull")) => Hold::passing("DiskFull", message),
+        (code::STORAGE, Some("ReadOnly")) => Hold::stalled("ReadOnly", message),
+        (code::STORAGE, Some("Corrupt")) => Hold::stalled("Corrupt", message),
+        _ => Hold::passing("EngineUnreachable", message),
     }
 }
 

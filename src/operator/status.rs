@@ -400,7 +400,6 @@ fn answer_hold(facts: &Facts<'_>) -> Option<Hold> {
             code::NAME_COLLISION => hold("NameCollision", problem.detail.clone(), true),
             code::PARTITION_DECREASE => hold("PartitionDecrease", problem.detail.clone(), true),
             code::INVALID => None,
-            code::STORAGE => None,
             _ => Some(storage_hold(problem)),
         },
     }
@@ -417,6 +416,8 @@ fn retention(facts: &Facts<'_>) -> Finding {
         match hold.reason {
             "Invalid" => return found(State::False, hold.reason, &hold.message),
             "Paused" => {}
+            // Storage takes no change, and what is in force can be read all the same.
+            "DiskFull" | "ReadOnly" | "Corrupt" if facts.after.topic().is_some() => {}
             _ => return found(State::Unknown, hold.reason, &hold.message),
         }
     }
@@ -497,7 +498,7 @@ fn storage(facts: &Facts<'_>) -> Finding {
     if let Some(hold) = facts.plan.hold.clone().or_else(|| answer_hold(facts)) {
         match hold.reason {
             "EngineUnreachable" => return found(State::Unknown, hold.reason, &hold.message),
-            "IdentityMismatch" | "LockUnsupported" | "Recovering" => {
+            "IdentityMismatch" | "LockUnsupported" | "Recovering" | "DiskFull" | "ReadOnly" | "Corrupt" => {
                 return found(State::False, hold.reason, &hold.message);
             }
             _ => {}
@@ -518,11 +519,6 @@ fn storage(facts: &Facts<'_>) -> Finding {
                 &format!("partition {partition}: {}", health.message),
             );
         }
-    }
-    if let Some(Err(StorageError::Refused(problem))) = facts.answer
-        && problem.code == code::STORAGE
-    {
-        return found(State::False, "ReadOnly", &problem.detail);
     }
     found(State::True, "Healthy", "")
 }

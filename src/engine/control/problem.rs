@@ -20,6 +20,7 @@ impl Failure {
             status: status.as_u16(),
             detail: detail.into(),
             code: code.to_owned(),
+            reason: None,
             field: None,
             owner: None,
         })
@@ -41,7 +42,9 @@ impl Failure {
             "Recovering" => "notReady",
             _ => "storage",
         };
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, why.message.clone())
+        let mut failure = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, why.message.clone());
+        failure.0.reason = Some(why.reason.clone());
+        failure
     }
 
     pub fn internal(detail: impl Into<String>) -> Self {
