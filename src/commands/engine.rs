@@ -1,7 +1,6 @@
 //! `tidemark engine`: the storage engine by itself, as the sidecar of an operator or on its own.
 use anyhow::Context;
 use clap::Args;
-use tokio_util::sync::CancellationToken;
 
 use super::Outcome;
 use super::engine_flags::EngineFlags;
@@ -32,31 +31,35 @@ impl Engine {
     pub fn run(self) -> anyhow::Result<Outcome> {
         let config = self.flags.config()?;
         shared::runtime()?.block_on(async move {
-            match StorageEngine::start(config.clone()).await {
-                Ok(engine) => {
-                    shared::stop_signal().await?;
-                    engine.shutdown().await;
-                    Ok(Outcome::Done)
-                }
-                // Another engine holds it: whoever started this one has to decide, and a supervisor that tries again is right.
-                Err(error @ EngineError::DataDirectory(DataDirectoryError::InUse { .. })) => {
-                    Err(self.flags.helped(error))
-                }
-                Err(EngineError::DataDirectory(error)) => {
-                    tracing::error!(
-                        reason = error.reason(),
-                        "{error}; the engine does not start, and answers only to say so until it is stopped"
-                    );
-                    let stop = CancellationToken::new();
-                    let explaining = StorageEngine::explain(&config, &error, stop.clone());
-                    tokio::select! {
-                        ended = explaining => ended.context("serve the control API")?,
-                        told = shared::stop_signal() => told?,
+            // One for all tries: a signal that comes during a start is not forgotten.
+            let stop = shared::stop_signal();
+            tokio::pin!(stop);
+            loop {
+                match StorageEngine::start(config.clone()).await {
+                    Ok(engine) => {
+                        stop.await?;
+                        engine.shutdown().await;
+                        return Ok(Outcome::Done);
                     }
-                    stop.cancel();
-                    Err(self.flags.helped(error.into()))
+                    // Another engine holds it: whoever started this one has to decide, and a supervisor that tries again is right.
+                    Err(error @ EngineError::DataDirectory(DataDirectoryError::InUse { .. })) => {
+                        return Err(self.flags.helped(error));
+                    }
+                    Err(EngineError::DataDirectory(error)) => {
+                        tracing::error!(
+                            reason = error.reason(),
+                            "{error}; the engine does not start, answers only to say so, and tries again by itself"
+                        );
+                        tokio::select! {
+                            explained = StorageEngine::explain(&config, &error) => explained.context("serve the control API")?,
+                            told = &mut stop => {
+                                told?;
+                                return Err(self.flags.helped(error.into()));
+                            }
+                        }
+                    }
+                    Err(error) => return Err(self.flags.helped(error)),
                 }
-                Err(error) => Err(self.flags.helped(error)),
             }
         })
     }

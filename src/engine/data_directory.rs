@@ -100,7 +100,8 @@ impl DataDirectoryError {
             Self::IdentityMismatch { .. } => "IdentityMismatch",
             Self::Unreadable { .. } | Self::Link { .. } => "Corrupt",
             Self::ReadOnly { .. } => "ReadOnly",
-            Self::Io { .. } => "Unavailable",
+            Self::Io { cause, .. } if is_full(cause) => "DiskFull",
+            Self::Io { .. } => "Corrupt",
         }
     }
 }
@@ -267,14 +268,7 @@ fn lock_out_kafka(logs: &Path) -> Result<Option<File>, DataDirectoryError> {
     let path = logs.join(".lock");
     let file = match open_no_follow(&path, OFlags::RDWR | OFlags::CREATE) {
         Ok(file) => file,
-        Err(DataDirectoryError::Io { cause, .. })
-            if matches!(
-                cause.kind(),
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-            ) =>
-        {
-            return Ok(None);
-        }
+        Err(DataDirectoryError::Io { cause, .. }) if is_full(&cause) => return Ok(None),
         Err(error) => return Err(error),
     };
     match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -298,6 +292,13 @@ pub fn is_in_use(root: &Path) -> bool {
     };
     let question = rustix::process::Flock::from(rustix::process::FlockType::ReadLock);
     matches!(rustix::process::fcntl_getlk(&file, &question), Ok(Some(_)))
+}
+
+fn is_full(cause: &io::Error) -> bool {
+    matches!(
+        cause.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 fn settle(root: &Path, found: Option<Identity>, claim: &Claim) -> Result<Identity, DataDirectoryError> {

@@ -22,6 +22,8 @@ pub struct StorageHealth {
     state: ArcSwap<Health>,
     /// Wall time since when it has not served, ms; -1 while it serves.
     unhealthy_since_ms: AtomicI64,
+    /// Size of the file system when it was last asked for, bytes; 0 where it has not said.
+    size_bytes: AtomicI64,
 }
 
 /// What the file system says of itself.
@@ -74,8 +76,10 @@ impl StorageHealth {
             reserved_bytes,
             state: ArcSwap::from_pointee(Health::healthy()),
             unhealthy_since_ms: AtomicI64::new(-1),
+            size_bytes: AtomicI64::new(0),
         };
         health.probe(-1);
+        health.resized();
         health
     }
 
@@ -114,6 +118,17 @@ impl StorageHealth {
                 free_bytes: i64::try_from(found.free_bytes).unwrap_or(i64::MAX),
             },
         )
+    }
+
+    /// The size of the file system in bytes, where it has changed since the last call: a claim has been grown, or another
+    /// volume is there. What topics may come to hold is measured against it.
+    pub fn resized(&self) -> Option<i64> {
+        let now = self.volume().total_bytes;
+        if now <= 0 {
+            return None;
+        }
+        let before = self.size_bytes.swap(now, Ordering::Relaxed);
+        (before > 0 && before != now).then_some(now)
     }
 
     fn look(&self, old: &Health) -> Health {
@@ -166,6 +181,27 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_system_that_grows_is_seen_once() {
+        let temporary = tempfile::tempdir().unwrap();
+        let total = Arc::new(AtomicI64::new(1_000));
+        let asked = Arc::clone(&total);
+        let ask = AskFileSystem(Arc::new(move |_: &Path| {
+            Ok(FileSystem {
+                total_bytes: asked.load(Ordering::Relaxed).unsigned_abs(),
+                free_bytes: 500,
+                read_only: false,
+            })
+        }));
+        let health = StorageHealth::new(temporary.path(), 0, ask);
+        assert_eq!(health.resized(), None);
+        total.store(2_000, Ordering::Relaxed);
+        assert_eq!(health.resized(), Some(2_000));
+        assert_eq!(health.resized(), None);
+        total.store(0, Ordering::Relaxed);
+        assert_eq!(health.resized(), None, "one that does not say has not shrunk");
+    }
 
     #[test]
     fn a_full_volume_and_a_lost_directory_are_named_and_recovery_is_seen() {

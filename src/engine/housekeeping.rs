@@ -448,6 +448,10 @@ impl Engine {
 
     /// Looks at the volume; tells of a change, and opens anew what failed while it did not serve.
     pub(crate) fn probe_storage(&self) {
+        if let Some(bytes) = self.health.resized() {
+            let message = format!("the volume is {bytes} bytes now");
+            self.events.tell(EventKind::StorageChanged, "", None, message);
+        }
         let Some((old, new)) = self.health.probe(self.config.clock.wall_ms()) else {
             return;
         };

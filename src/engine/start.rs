@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -50,6 +51,17 @@ pub struct Platform {
     pub ask: AskFileSystem,
 }
 
+/// How often a data directory that cannot be used is tried again.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+fn claim(config: &EngineConfig) -> Claim {
+    Claim {
+        cluster_id: config.identity.clone(),
+        node_id: config.node_id,
+        adopt: config.adopt,
+    }
+}
+
 /// What has to be ended at a stop.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
@@ -79,12 +91,7 @@ impl Engine {
     /// As [`Self::start`].
     pub async fn start_on(config: EngineConfig, platform: Platform) -> Result<Arc<Self>, EngineError> {
         // Whose the directory is comes first: nothing is listened on for a directory that is not ours.
-        let claim = Claim {
-            cluster_id: config.identity.clone(),
-            node_id: config.node_id,
-            adopt: config.adopt,
-        };
-        let directory = DataDirectory::open(&config.data, &claim)?;
+        let directory = DataDirectory::open(&config.data, &claim(&config))?;
         let stop = CancellationToken::new();
         let control = Control::new(config.control_token.clone(), stop.clone());
         let serving = match config.control {
@@ -109,23 +116,33 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Serves the control API only, which tells why there is no engine, until `stop`. For errors that need a person:
-    /// a process that exits would be started again and again.
+    /// Serves the control API only, which tells why there is no engine, until the directory can be had: a process that
+    /// exits would be started again and again, and one that never looks again would wait for a person where the volume has
+    /// long recovered by itself.
     ///
     /// # Errors
     /// The control address cannot be listened on.
-    pub async fn explain(
-        config: &EngineConfig,
-        error: &DataDirectoryError,
-        stop: CancellationToken,
-    ) -> Result<(), EngineError> {
+    pub async fn explain(config: &EngineConfig, error: &DataDirectoryError) -> Result<(), EngineError> {
+        let stop = CancellationToken::new();
         let control = Control::new(config.control_token.clone(), stop.clone());
         control.blocked(error.reason(), error.to_string());
-        if let Some(address) = config.control {
-            let (_, task) = control.serve(address).await?;
+        let serving = match config.control {
+            Some(address) => Some(control.clone().serve(address).await?),
+            None => None,
+        };
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            let (data, claim) = (config.data.clone(), claim(config));
+            let found =
+                tokio::task::spawn_blocking(move || DataDirectory::open(&data, &claim).map(drop)).await;
+            match found {
+                Ok(Err(error)) => control.blocked(error.reason(), error.to_string()),
+                Ok(Ok(())) | Err(_) => break,
+            }
+        }
+        stop.cancel();
+        if let Some((_, task)) = serving {
             let _ = task.await;
-        } else {
-            stop.cancelled().await;
         }
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! Volumes that are full, read-only, broken, lost or somebody else's. Records are refused with a code that clients retry; reading,
 //! administration and retention go on; it recovers by itself.
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,69 +13,10 @@ use tidemark::wire::client::{Client, ClientRecord};
 use crate::scene::{DAY, Desired, Scene, T, code};
 use crate::support::temp::TempDir;
 use crate::support::tidemark::{Tidemark, request, tidemark};
+use crate::support::volume::Volume;
 use crate::support::wait::{PATIENCE, eventually};
 
 const KAFKA_STORAGE_ERROR: i16 = 56;
-
-/// A small volume of its own; unmounted at the end.
-struct Volume(TempDir);
-
-impl Volume {
-    /// `None` without the right to mount; [`a_volume_without_space_refuses_records_and_takes_them_again`] needs none.
-    fn new(name: &str, megabytes: u32) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            println!("mounting needs root: this one is left out");
-            return None;
-        }
-        let home = TempDir::new(name);
-        let size = format!("size={megabytes}m");
-        run(
-            "mount",
-            &[
-                "-t",
-                "tmpfs",
-                "-o",
-                &size,
-                "tmpfs",
-                &home.path().display().to_string(),
-            ],
-        );
-        Some(Self(home))
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// Takes every byte that is left.
-    fn fill(&self) -> PathBuf {
-        use std::io::Write;
-        let filler = self.path().join("filler");
-        let mut file = std::fs::File::create(&filler).unwrap();
-        for size in [1 << 20, 1 << 12, 1] {
-            while file.write_all(&vec![0; size]).is_ok() {}
-        }
-        assert_eq!(file_system(self.path()).unwrap().free_bytes, 0);
-        filler
-    }
-}
-
-impl Drop for Volume {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount")
-            .arg("-l")
-            .arg(self.path())
-            .status();
-    }
-}
-
-fn run(program: &str, args: &[&str]) {
-    let status = std::process::Command::new(program).args(args).status().unwrap();
-    assert!(
-        status.success(),
-        "{program} {args:?} (mounting needs root): {status}"
-    );
-}
 
 /// A volume whose state the test decides.
 fn breakable() -> (FaultyFiles, Arc<AtomicBool>, Platform) {
@@ -406,6 +346,7 @@ fn a_directory_in_use_and_one_of_another_identity_are_refused_in_words() {
     );
     let refused = request(&control, "GET", "/v1/topics", None, None).unwrap();
     assert_eq!(refused.json(503)["code"], "identityMismatch");
+    assert_eq!(refused.json(503)["reason"], "IdentityMismatch");
     assert!(
         refused.head.contains("application/problem+json"),
         "{}",

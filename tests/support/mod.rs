@@ -14,4 +14,5 @@ pub mod ports;
 pub mod process;
 pub mod temp;
 pub mod tidemark;
+pub mod volume;
 pub mod wait;

@@ -62,19 +62,24 @@ impl Tidemark {
     }
 
     fn prepare(command: &str, home: &Path, flags: &[&str]) -> Self {
-        let bootstrap = format!("127.0.0.1:{}", free_port());
-        let control = format!("127.0.0.1:{}", free_port());
-        let start = tidemark([command, "--listen", &bootstrap, "--control", &control, "--data"])
-            .arg(home.join("data"))
-            .args(flags.iter().copied())
-            .directory(home);
-        Self {
+        let mut prepared = Self {
             process: None,
-            start,
-            bootstrap,
-            control,
+            start: tidemark([command]),
+            bootstrap: format!("127.0.0.1:{}", free_port()),
+            control: format!("127.0.0.1:{}", free_port()),
             home: home.to_path_buf(),
-        }
+        };
+        prepared.change(tidemark([command]), flags);
+        prepared
+    }
+
+    /// How it is started from the next start on: by `program`, on the same data and ports, with these flags added.
+    pub fn change(&mut self, program: Start, flags: &[&str]) {
+        self.start = program
+            .args(["--listen", &self.bootstrap, "--control", &self.control, "--data"])
+            .arg(self.home.join("data"))
+            .args(flags.iter().copied())
+            .directory(&self.home);
     }
 
     /// Starts the stopped or killed process on the same data and ports, and waits until `/readyz` is 200.
