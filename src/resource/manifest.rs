@@ -4,7 +4,7 @@
 //! with the same table of keys. A fault in one document never hides the others.
 use std::fmt;
 
-use serde_yaml::{Mapping, Value};
+use serde_yaml::Value;
 
 use super::contract::Owner;
 use super::desired::{self, Path, Step, Violation};
@@ -169,35 +169,45 @@ fn read_document(document: &str, first: usize, namespace: &str, manifests: &mut 
         });
     }
     check_name(name, own, &mut faults);
-    check_fields(&value, &Path::default(), &[], &mut faults);
-    if faults.is_empty() {
-        match serde_yaml::from_str::<Topic>(document) {
-            Ok(mut topic) => {
-                topic
-                    .metadata
-                    .namespace
-                    .get_or_insert_with(|| namespace.to_owned());
-                let nobody = Owner {
-                    uid: String::new(),
-                    namespace: String::new(),
-                    name: String::new(),
-                };
-                match desired::desired(&topic, nobody) {
-                    Ok(_) => manifests.topics.push(Located { topic, line: first }),
-                    Err(found) => faults.extend(found),
-                }
+    let mut known = value.clone();
+    check_fields(&mut known, &Path::default(), &[], &mut faults);
+    // What is known of a manifest with a fault is checked all the same, so that one look tells them all; the text, where
+    // nothing had to be left out, because only that has lines.
+    let parsed = if faults.is_empty() {
+        serde_yaml::from_str::<Topic>(document).map_err(|error| (line_of(&error), error))
+    } else {
+        serde_yaml::to_string(&known)
+            .and_then(|text| serde_yaml::from_str(&text))
+            .map_err(|error| (first, error))
+    };
+    match parsed {
+        Ok(mut topic) => {
+            topic
+                .metadata
+                .namespace
+                .get_or_insert_with(|| namespace.to_owned());
+            let nobody = Owner {
+                uid: String::new(),
+                namespace: String::new(),
+                name: String::new(),
+            };
+            let mut found = desired::desired(&topic, nobody).err().unwrap_or_default();
+            found.retain(|violation| faults.iter().all(|fault| fault.path != violation.path));
+            faults.extend(found);
+            if faults.is_empty() {
+                manifests.topics.push(Located { topic, line: first });
             }
-            Err(error) => {
-                let message = plain(&error);
-                let (field, message) = message.split_once(": ").unwrap_or(("", message.as_str()));
-                manifests.faults.push(Fault {
-                    line: line_of(&error),
-                    field: field.to_owned(),
-                    value: String::new(),
-                    message: message.to_owned(),
-                    topic: topic.clone(),
-                });
-            }
+        }
+        Err((line, error)) => {
+            let message = plain(&error);
+            let (field, message) = message.split_once(": ").unwrap_or(("", message.as_str()));
+            manifests.faults.push(Fault {
+                line,
+                field: field.to_owned(),
+                value: String::new(),
+                message: message.to_owned(),
+                topic: topic.clone(),
+            });
         }
     }
     manifests.faults.extend(faults.into_iter().map(|violation| Fault {
@@ -266,18 +276,19 @@ fn check_name(name: Option<&str>, namespace: Option<&str>, faults: &mut Vec<Viol
     }
 }
 
-/// Unknown fields, at every level of the spec, with the one that was meant.
-fn check_fields(value: &Value, path: &Path, schema: &[&str], faults: &mut Vec<Violation>) {
+/// Unknown fields, at every level of the spec, with the one that was meant; they are taken out of `value`.
+fn check_fields(value: &mut Value, path: &Path, schema: &[&str], faults: &mut Vec<Violation>) {
     if let Value::Sequence(items) = value {
-        for (index, item) in items.iter().enumerate() {
+        for (index, item) in items.iter_mut().enumerate() {
             check_fields(item, &path.index(index), schema, faults);
         }
         return;
     }
-    let (Some(fields), Some(known)) = (value.as_mapping(), desired::known_fields(schema)) else {
+    let (Some(fields), Some(known)) = (value.as_mapping_mut(), desired::known_fields(schema)) else {
         return;
     };
-    for (name, child) in named(fields) {
+    fields.retain(|name, child| {
+        let Some(name) = name.as_str() else { return true };
         let path = path.key(name);
         if !known.contains(&name) {
             let (what, hint) = if schema.last() == Some(&"config") {
@@ -295,18 +306,13 @@ fn check_fields(value: &Value, path: &Path, schema: &[&str], faults: &mut Vec<Vi
                 value: String::new(),
                 message,
             });
-            continue;
+            return false;
         }
         let mut deeper = schema.to_vec();
         deeper.push(name);
         check_fields(child, &path, &deeper, faults);
-    }
-}
-
-fn named(fields: &Mapping) -> impl Iterator<Item = (&str, &Value)> {
-    fields
-        .iter()
-        .filter_map(|(name, value)| Some((name.as_str()?, value)))
+        true
+    });
 }
 
 /// The field that was meant: the nearest that differs by another way of writing, or a slip or two of the finger.

@@ -47,7 +47,10 @@ fn every_fault_has_its_line_and_the_other_documents_go_on() {
     assert_eq!(
         faults(TWO),
         [
-            "line 10: spec.config.log.retention.bytes: is not a topic setting: that is the broker's name, on a topic write retention.bytes"
+            "line 10: spec.config.log.retention.bytes: is not a topic setting: that is the broker's name, on a topic write retention.bytes",
+            "line 14: spec.partitionConfig[0].config.retention.ms: \"1.5d\": has a fraction; write a whole number, with a smaller unit if need be",
+            "line 15: spec.partitionConfig[1].partition: 30: must be below spec.partitions, which is 12; partitions are counted from 0",
+            "line 15: spec.partitionConfig[1].config.segment.bytes: 1000: must be at least 1048576",
         ]
     );
     let rest = TWO.replace("    log.retention.bytes: 5\n", "");
@@ -74,6 +77,14 @@ fn faults_of_form_are_told_with_their_line() {
     assert_eq!(
         faults(&format!("{head}  partition: 3\n")),
         ["line 6: spec.partition: is not a field: did you mean partitions?"]
+    );
+    // One look tells both, and a fault of type has its field even where it has no line of its own.
+    assert_eq!(
+        faults(&format!("{head}  partition: 3\n  partitions: three\n")),
+        [
+            "line 2: spec.partitions: invalid type: string \"three\", expected i32",
+            "line 6: spec.partition: is not a field: did you mean partitions?",
+        ]
     );
     assert_eq!(
         faults(&format!("{head}  readers:\n    onloss: Allow\n")),
@@ -123,7 +134,9 @@ fn what_is_nearly_a_topic_is_a_fault_and_other_kinds_pass_by() {
 #[test]
 fn names_become_files_and_are_held_to_the_rules_of_kubernetes() {
     for name in ["../../etc/passwd", "Orders", "a_b", "-a", "a..b", ""] {
-        let text = format!("apiVersion: tidemark.dev/v1alpha1\nkind: Topic\nmetadata: {{name: '{name}'}}\n");
+        let text = format!(
+            "apiVersion: tidemark.dev/v1alpha1\nkind: Topic\nmetadata: {{name: '{name}'}}\nspec: {{}}\n"
+        );
         assert_eq!(read(&text, "default").faults.len(), 1, "{name}");
     }
     let text =
