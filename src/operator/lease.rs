@@ -4,6 +4,7 @@
 //! process's own monotonic clock, so steps of wall clocks and clocks that differ do no harm. Every write names the
 //! version that it replaces. A holder that cannot renew stops being one before anybody else can have taken over.
 //! There is no fence in the API server, which is why the engine takes repeated and late requests without harm.
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
+use crate::telemetry::clock::Clock;
 
 /// Times of a lease.
 #[derive(Debug, Clone, Copy)]
@@ -45,18 +47,28 @@ pub struct Elector {
     identity: String,
     times: Times,
     metrics: Metrics,
+    clock: Arc<dyn Clock>,
     seen: Option<(String, Instant)>,
 }
 
 impl Elector {
-    /// `identity` must be another one for each process: the pod's name.
-    pub fn new(api: Api<Lease>, name: String, identity: String, times: Times, metrics: Metrics) -> Self {
+    /// `identity` must be another one for each process: the pod's name. The clock is for the times that people read; nothing
+    /// is decided by it.
+    pub fn new(
+        api: Api<Lease>,
+        name: String,
+        identity: String,
+        times: Times,
+        metrics: Metrics,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
             api,
             name,
             identity,
             times,
             metrics,
+            clock,
             seen: None,
         }
     }
@@ -159,7 +171,8 @@ impl Elector {
     }
 
     fn held(&self, transitions: i32) -> LeaseSpec {
-        let now = MicroTime(jiff::Timestamp::now());
+        let now = jiff::Timestamp::from_millisecond(self.clock.wall_ms()).unwrap_or_default();
+        let now = MicroTime(now);
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
             lease_duration_seconds: i32::try_from(self.times.lasts.as_secs()).ok(),

@@ -66,7 +66,18 @@ pub async fn serve(
         .route("/readyz", get(ready))
         .route("/metrics", get(scrape))
         .route("/engine/metrics", get(scrape_engine));
+    #[cfg(feature = "failpoints")]
+    let router = router.route("/failpoints/{point}/{hits}", axum::routing::post(arm));
     axum::serve(listener, router)
         .with_graceful_shutdown(stop.cancelled_owned())
         .await
+}
+
+#[cfg(feature = "failpoints")]
+async fn arm(axum::extract::Path((point, hits)): axum::extract::Path<(String, u32)>) -> StatusCode {
+    if crate::telemetry::failpoints::arm(point, hits) {
+        StatusCode::NO_CONTENT
+    } else {
+        StatusCode::BAD_REQUEST
+    }
 }

@@ -101,8 +101,10 @@ impl<S: Storage> Reconciler<S> {
         }
         let name = topic.topic_name().to_owned();
         let before = self.observe(&name).await;
+        fail::fail_point!("round::observed");
         let holder = self.holder(&before, us, owners).await;
         let plan = plan::decide(topic, us, &before, &holder, || uuid::Uuid::new_v4().to_string());
+        fail::fail_point!("round::decided");
         if plan.actions.first() == Some(&Action::AddFinalizer) {
             return Round {
                 finalizer: Some(Finalizer::Add),
@@ -120,9 +122,11 @@ impl<S: Storage> Reconciler<S> {
                 Action::Apply(desired) => {
                     debug!(topic = name, partitions = desired.partitions, "applying");
                     answer = Some(self.storage.apply(&name, desired).await);
+                    fail::fail_point!("round::applied");
                 }
                 Action::Delete(request) => {
                     let result = self.storage.delete(&name, request).await;
+                    fail::fail_point!("round::deleted");
                     if let Some(notice) = gone(&result) {
                         deletion.push(notice);
                         answer = Some(result);

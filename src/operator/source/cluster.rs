@@ -11,17 +11,18 @@ use std::time::{Duration, Instant};
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::{StreamExt as _, TryStreamExt as _, future};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::Api;
 use kube::runtime::controller::{Action, Config as ControllerConfig};
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{Controller, WatchStreamExt as _, predicates, watcher};
-use kube::{Client, Resource as _, ResourceExt as _};
+use kube::{Client, ResourceExt as _};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::patience::Patience;
+use super::writes;
 use crate::operator::backoff::{Backoff, spread};
 use crate::operator::lease::{Elector, Times};
 use crate::operator::metrics::Metrics;
@@ -31,7 +32,7 @@ use crate::operator::reconcile::{Existence, FIGURES_EVERY, Finalizer, Next, Owne
 use crate::operator::storage::Storage;
 use crate::resource::contract::{EngineEvent, EventKind, Owner};
 use crate::resource::status::TopicStatus;
-use crate::resource::topic::{API_VERSION, FINALIZER, KIND, Topic};
+use crate::resource::topic::Topic;
 use crate::telemetry::clock::Clock;
 
 /// Name of the operator as field manager and as source of events.
@@ -89,9 +90,14 @@ struct Context<S> {
 /// What was last written for a Topic, by its uid: the watch may still show what was before.
 #[derive(Debug, Clone)]
 struct Told {
+    /// The version that the watch showed then.
     over: Option<String>,
-    status: TopicStatus,
-    at: Instant,
+    /// The version that it became.
+    version: Option<String>,
+    finalizers: Option<Vec<String>>,
+    status: Option<TopicStatus>,
+    /// When a status was last written.
+    at: Option<Instant>,
 }
 
 /// Runs the operator until `stop`: stands by until the lease is held, and stands by again when it is lost.
@@ -113,6 +119,7 @@ pub async fn run<S: Storage>(
         settings.identity.clone(),
         settings.lease_times,
         metrics.clone(),
+        Arc::clone(&clock),
     );
     let election = tokio::spawn(elector.run(tell, stop.clone(), quiet.clone()));
     // Standing by is being ready: the process is there to take over.
@@ -345,140 +352,65 @@ async fn round<S: Storage>(topic: &Topic, context: &Context<S>) -> Result<(&'sta
         namespace: topic.namespace().unwrap_or_default(),
         name: topic.name_any(),
     };
+    let over = topic.metadata.resource_version.clone();
     let told = context.told.lock().get(&uid).cloned();
     let mut topic = topic.clone();
-    if let Some(told) = &told
-        && told.over == topic.metadata.resource_version
-    {
+    let mut written = told.as_ref().and_then(|told| told.at);
+    if let Some(told) = told.filter(|told| told.over == over) {
         // The watch has not come to what we wrote over this version.
-        topic.status = Some(told.status.clone());
+        topic.status = told.status;
+        topic.metadata.finalizers = told.finalizers;
+        topic.metadata.resource_version = told.version;
     }
-    let figures_due = told.is_none_or(|told| told.at.elapsed() >= FIGURES_EVERY);
-    let round = context.reconciler.round(&topic, &us, context, figures_due).await;
+    let figures_due = written.is_none_or(|at| at.elapsed() >= FIGURES_EVERY);
+    fail::fail_point!("round::began");
+    let mut round = context.reconciler.round(&topic, &us, context, figures_due).await;
     let api: Api<Topic> = Api::namespaced(context.client.clone(), &us.namespace);
+    let remember = |topic: &Topic, at| {
+        let told = Told {
+            over: over.clone(),
+            version: topic.metadata.resource_version.clone(),
+            finalizers: topic.metadata.finalizers.clone(),
+            status: topic.status.clone(),
+            at,
+        };
+        context.told.lock().insert(uid.clone(), told);
+    };
     if let Some(finalizer) = round.finalizer {
-        change_finalizer(&api, &topic, finalizer, &context.metrics).await?;
+        let changed = writes::finalizer(&api, &topic, finalizer, &context.metrics).await?;
+        fail::fail_point!("round::finalizer-changed");
+        let leaves = finalizer == Finalizer::Remove && topic.metadata.deletion_timestamp.is_some();
+        let Some(changed) = changed.filter(|_| !leaves) else {
+            // Whatever comes next for it, the watch brings.
+            context.told.lock().remove(&uid);
+            tell(context, &topic, &round.notices).await;
+            return Ok((round.result, Next::Settled));
+        };
+        topic.metadata.finalizers = changed.finalizers;
+        topic.metadata.resource_version = changed.resource_version;
+        remember(&topic, written);
+        if finalizer == Finalizer::Add {
+            // The watch may take its time to show it: the round goes on with what the API server has answered.
+            round = context.reconciler.round(&topic, &us, context, figures_due).await;
+        }
     }
-    let leaves = round.finalizer == Some(Finalizer::Remove) && topic.metadata.deletion_timestamp.is_some();
-    if leaves {
-        context.told.lock().remove(&uid);
+    if let Some(status) = round.status.take() {
+        if let Some(version) = writes::status(&api, &topic, &status, &context.metrics).await? {
+            written = Some(Instant::now());
+            topic.metadata.resource_version = Some(version);
+            topic.status = Some(status);
+            remember(&topic, written);
+        }
+        fail::fail_point!("round::status-written");
     }
-    if let Some(status) = round.status.filter(|_| !leaves) {
-        write_status(&api, &topic, status, context).await?;
-    }
-    for notice in &round.notices {
-        publish(context, &topic, notice).await;
-    }
+    tell(context, &topic, &round.notices).await;
     Ok((round.result, round.next))
 }
 
-/// Applies the whole status that is ours. The uid keeps it off a resource that was made anew under the same name.
-async fn write_status<S: Storage>(
-    api: &Api<Topic>,
-    topic: &Topic,
-    status: TopicStatus,
-    context: &Context<S>,
-) -> Result<(), kube::Error> {
-    let name = topic.name_any();
-    let body = serde_json::json!({
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "metadata": {"name": name, "uid": topic.metadata.uid},
-        "status": status,
-    });
-    let parameters = PatchParams::apply(MANAGER).force();
-    let written = api.patch_status(&name, &parameters, &Patch::Apply(&body)).await;
-    context.metrics.request("status", written.is_ok());
-    match written {
-        Ok(_) => {
-            let told = Told {
-                over: topic.metadata.resource_version.clone(),
-                status,
-                at: Instant::now(),
-            };
-            context.told.lock().insert(topic.uid().unwrap_or_default(), told);
-            Ok(())
-        }
-        // Gone, or made anew, meanwhile: the watch brings what there is to do.
-        Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Puts our finalizer on, or takes it off, and touches no other. The patch names the list that it was made for; if that
-/// has changed meanwhile, the list is read again.
-async fn change_finalizer(
-    api: &Api<Topic>,
-    topic: &Topic,
-    finalizer: Finalizer,
-    metrics: &Metrics,
-) -> Result<(), kube::Error> {
-    let name = topic.name_any();
-    let mut current = topic.clone();
-    for _ in 0..5 {
-        let listed = current.metadata.finalizers.clone();
-        let patch = match (&listed, finalizer) {
-            (Some(all), Finalizer::Add) if all.iter().any(|one| one == FINALIZER) => return Ok(()),
-            (Some(all), Finalizer::Add) => serde_json::json!([
-                {"op": "test", "path": "/metadata/finalizers", "value": all},
-                {"op": "add", "path": "/metadata/finalizers/-", "value": FINALIZER},
-            ]),
-            (None, Finalizer::Add) => serde_json::json!([
-                {"op": "test", "path": "/metadata/finalizers", "value": null},
-                {"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]},
-            ]),
-            (all, Finalizer::Remove) => {
-                let at = all.iter().flatten().position(|one| one == FINALIZER);
-                let Some(at) = at else { return Ok(()) };
-                let path = format!("/metadata/finalizers/{at}");
-                serde_json::json!([
-                    {"op": "test", "path": path, "value": FINALIZER},
-                    {"op": "remove", "path": path},
-                ])
-            }
-        };
-        let Ok(patch) = serde_json::from_value(patch) else {
-            return Ok(());
-        };
-        let patched = api
-            .patch(&name, &PatchParams::default(), &Patch::Json::<()>(patch))
-            .await;
-        metrics.request("finalizer", patched.is_ok());
-        match patched {
-            Ok(_) => return Ok(()),
-            Err(kube::Error::Api(answer)) if answer.code == 404 => return Ok(()),
-            Err(kube::Error::Api(answer)) if answer.code == 409 || answer.code == 422 => {
-                match api.get_opt(&name).await? {
-                    Some(found) if found.metadata.uid == topic.metadata.uid => current = found,
-                    _ => return Ok(()),
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Err(kube::Error::Api(Box::new(kube::core::Status::failure(
-        "finalizers keep changing",
-        "Conflict",
-    ))))
-}
-
-/// Publishes an event. In a namespace that is being deleted that is forbidden, and nothing depends on it.
-async fn publish<S>(context: &Context<S>, topic: &Topic, notice: &Notice) {
-    let event = Event {
-        type_: if notice.warning {
-            EventType::Warning
-        } else {
-            EventType::Normal
-        },
-        reason: notice.reason.to_owned(),
-        note: Some(notice.note.clone()),
-        action: notice.action.to_owned(),
-        secondary: None,
-    };
-    let published = context.recorder.publish(&event, &topic.object_ref(&())).await;
-    context.metrics.request("event", published.is_ok());
-    if let Err(error) = published {
-        tracing::debug!(%error, reason = notice.reason, "event is not published");
+async fn tell<S: Storage>(context: &Context<S>, topic: &Topic, notices: &[Notice]) {
+    for notice in notices {
+        writes::event(&context.recorder, topic, notice, &context.metrics).await;
+        fail::fail_point!("round::told");
     }
 }
 
@@ -497,7 +429,9 @@ async fn listen<S: Storage>(context: Arc<Context<S>>, stores: Vec<Store<Topic>>)
             }
             Err(error) => {
                 failures += 1;
-                if failures == 3 {
+                // Once more every half minute: an engine that was back for a moment may have been seen by a round alone,
+                // and its Topics would look well until the next resync.
+                if failures % 10 == 3 {
                     tracing::warn!(%error, "the engine cannot be reached");
                     wake(&context, &stores, |_| true);
                 }
@@ -527,7 +461,7 @@ async fn hear<S: Storage>(context: &Context<S>, stores: &[Store<Topic>], event: 
             None => topic.topic_name() == event.topic,
         });
     if let Some(topic) = owned {
-        publish(context, &topic, &notice).await;
+        writes::event(&context.recorder, &topic, &notice, &context.metrics).await;
     }
 }
 

@@ -6,6 +6,7 @@ pub mod directory;
 mod patience;
 mod records;
 mod scan;
+mod writes;
 
 use super::notices::Notice;
 use crate::resource::manifest::Fault;
