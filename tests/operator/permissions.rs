@@ -109,3 +109,78 @@ fn each_right_is_used_and_nothing_more_is_asked_for() {
     let text = std::fs::read_to_string(&log).expect("a log");
     assert_eq!(used(&text), wanted);
 }
+
+/// The component of `deploy/all-namespaces` beside the base, as its comment says it is used.
+#[test]
+fn the_component_for_all_namespaces_gives_the_rights_that_it_takes() {
+    let kube = KubeApi::start();
+    let overlay = TempDir::new("overlay");
+    // Kustomize takes a base by a relative path only.
+    let ups = overlay
+        .path()
+        .canonicalize()
+        .expect("a folder")
+        .components()
+        .count()
+        - 1;
+    let deploy = format!("{}{}/deploy", "../".repeat(ups), &env!("CARGO_MANIFEST_DIR")[1..]);
+    let text = format!("resources: [{deploy}]\ncomponents: [{deploy}/all-namespaces]\n");
+    std::fs::write(overlay.join("kustomization.yaml"), text).expect("a file in our own folder");
+    let folder = overlay.path().display().to_string();
+    kube.kubectl(["apply", "-k", &folder]).run();
+    let crd = [
+        "wait",
+        "--for=condition=Established",
+        "--timeout=60s",
+        "crd/topics.tidemark.dev",
+    ];
+    kube.kubectl(crd).run();
+    // What the pod is told is the flag that is given here.
+    let set = [
+        "get",
+        "statefulset",
+        "-n",
+        NAMESPACE,
+        "tidemark",
+        "-o",
+        "jsonpath={.spec.template.spec.containers[?(@.name==\"operator\")].env[?(@.name==\"TIDEMARK_ALL_NAMESPACES\")].value}",
+    ];
+    assert_eq!(kube.kubectl(set).run(), "true");
+    let stub = Stub::start();
+    let rights = kube.kubeconfig_of_service_account(NAMESPACE, "tidemark");
+    let _operator = Operator::start_with(
+        &kube,
+        &stub.control(),
+        rights,
+        "everywhere",
+        &["--all-namespaces"],
+    );
+    kube.kubectl(["create", "namespace", "shop"]).run();
+    for (namespace, name) in [(NAMESPACE, "orders"), ("shop", "clicks")] {
+        let spec = "{config: {retention.ms: 7d}, deletionPolicy: Delete}";
+        let text = crate::running::manifest(name, spec).replace(
+            &format!("namespace: {NAMESPACE}"),
+            &format!("namespace: {namespace}"),
+        );
+        kube.apply(&text);
+        let topic = format!("topic/{name}");
+        kube.kubectl([
+            "wait",
+            "-n",
+            namespace,
+            "--for=condition=Ready",
+            "--timeout=150s",
+            &topic,
+        ])
+        .run();
+        kube.kubectl(["delete", "-n", namespace, "--timeout=60s", &topic])
+            .run();
+        assert!(!stub.engine().topics.contains_key(name));
+    }
+    until("the events of both", PATIENCE, || {
+        let events = kube
+            .kubectl(["get", "events.events.k8s.io", "-n", "shop", "-o", "name"])
+            .output();
+        !events.stdout.is_empty()
+    });
+}
