@@ -38,12 +38,19 @@ fn a_life_on_a_node() {
     assert_eq!(client.read("Orders.v1", 0, 3), kept);
     kill_the_pod(&node);
     assert_eq!(client.read("Orders.v1", 0, 3), kept);
+    drop(client);
+    kill_what_runs_the_pods(&node, &kept);
+    assert_eq!(claim_uid(&node), claim);
+    let mut client = Client::start_again(&node);
     upgrade(&node);
     assert_eq!(client.read("Orders.v1", 0, 3), kept);
     drop(client);
     uninstall_and_come_back(&node);
     assert_eq!(claim_uid(&node), claim);
-    assert_eq!(Client::start_again(&node).read("Orders.v1", 0, 3), kept);
+    let mut client = Client::start_again(&node);
+    assert_eq!(client.read("Orders.v1", 0, 3), kept);
+    a_foreground_deletion_ends(&node);
+    the_namespace_is_deleted_with_everything_in_it(&node, &mut client);
 }
 
 /// The image of this version, and the next one.
@@ -225,6 +232,33 @@ fn kill_the_pod(node: &Node) {
     another_pod_is_ready(node, &before);
 }
 
+/// containerd and the kubelet die and come back. The pods go on meanwhile, and nothing of theirs is lost.
+fn kill_what_runs_the_pods(node: &Node, kept: &[String]) {
+    let pod = "jsonpath={.metadata.uid} {.status.initContainerStatuses[0].restartCount} {.status.containerStatuses[0].restartCount}";
+    let pod = ["-n", "tidemark", "get", "pod", "tidemark-0", "-o", pod];
+    let before = node.kubectl(pod).run();
+    for command_line in [
+        "containerd --config containerd.toml",
+        "kubelet --config=kubelet.yaml --kubeconfig=kubeconfig --hostname-override=node --node-ip=10.98.0.1",
+    ] {
+        node.kill_process(command_line);
+        // A new pod needs both of them; what it reads needs the pod that was there.
+        assert_eq!(
+            Client::start_again(node).read("Orders.v1", 0, 3),
+            kept,
+            "{command_line}"
+        );
+        node.kubectl(["wait", "--for=condition=Ready", "node/node", "--timeout=120s"])
+            .run();
+        topics_are_ready(node);
+        assert_eq!(
+            node.kubectl(pod).run(),
+            before,
+            "{command_line}: the same pod, not restarted"
+        );
+    }
+}
+
 fn upgrade(node: &Node) {
     let before = pod_uid(node);
     let overlay = TempDir::new("overlay");
@@ -267,6 +301,68 @@ fn uninstall_and_come_back(node: &Node) {
     node.shell("kubectl -n tidemark rollout status statefulset/tidemark --timeout=5m");
     node.shell("kubectl -n tidemark apply -f deploy/examples/");
     topics_are_ready(node);
+}
+
+fn data_of(node: &Node, topic: &str) -> u64 {
+    let folder = node.volume().join(format!("logs/{topic}-0"));
+    let logs = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    logs.filter(|entry| entry.path().extension().is_some_and(|ending| ending == "log"))
+        .map(|entry| entry.metadata().map_or(0, |metadata| metadata.len()))
+        .sum()
+}
+
+/// As a GitOps tool prunes: with the garbage collector's own finalizer on the resource.
+fn a_foreground_deletion_ends(node: &Node) {
+    let manifest = |policy: &str| {
+        format!(
+            "apiVersion: tidemark.dev/v1alpha1\nkind: Topic\nmetadata: {{name: pruned, namespace: tidemark}}\n\
+             spec: {{partitions: 1, deletionPolicy: {policy}}}\n"
+        )
+    };
+    let folder = node.volume().join("logs/pruned-0");
+    for (policy, stays) in [("Retain", true), ("Delete", false)] {
+        node.apply(&manifest(policy));
+        topics_are_ready(node);
+        node.shell("kubectl -n tidemark delete topic pruned --cascade=foreground --timeout=60s");
+        eventually("the data to be as the policy says", NODE_PATIENCE, || {
+            (folder.exists() == stays).then_some(()).ok_or(policy)
+        });
+    }
+}
+
+/// The way that the documentation warns of: the namespace goes with the operator in it, while a Topic waits for a reader.
+fn the_namespace_is_deleted_with_everything_in_it(node: &Node, client: &mut Client) {
+    node.apply(
+        "apiVersion: tidemark.dev/v1alpha1\nkind: Topic\nmetadata: {name: payments, namespace: tidemark}\n\
+         spec: {partitions: 1, config: {retention.ms: 1d, segment.ms: 1h}, deletionPolicy: Delete}\n",
+    );
+    topics_are_ready(node);
+    client.produce("payments", now_ms(), &records("unread", 7));
+    let kept = [data_of(node, "payments"), data_of(node, "Orders.v1")];
+    assert!(kept.iter().all(|bytes| *bytes > 0), "{kept:?}");
+    node.shell("kubectl delete namespace tidemark --wait=false");
+    node.eventually(
+        "everything but the Topic that waits to be gone",
+        &["-n", "tidemark", "get", "pods,statefulsets,topics", "-o", "name"],
+        |left| left.trim() == "topic.tidemark.dev/payments",
+    );
+    let documentation = std::fs::read_to_string(peers::source("deploy/docs/kubernetes.md")).unwrap();
+    let command = documentation
+        .split('`')
+        .find(|text| text.contains("finalizers\":null"))
+        .expect("the documentation gives one command");
+    node.shell(command);
+    eventually("the namespace to be gone", NODE_PATIENCE, || {
+        let left = node
+            .kubectl(["get", "namespace", "tidemark", "--ignore-not-found", "-o", "name"])
+            .run();
+        if left.is_empty() { Ok(()) } else { Err(left) }
+    });
+    assert_eq!(
+        [data_of(node, "payments"), data_of(node, "Orders.v1")],
+        kept,
+        "the volume keeps what was on it"
+    );
 }
 
 fn records(what: &str, count: usize) -> Vec<String> {

@@ -10,18 +10,19 @@ use crate::running::{NAMESPACE, Operator, PATIENCE, apply, condition, install, m
 use crate::stub::Stub;
 use crate::support::kube::KubeApi;
 use crate::support::tidemark::request;
-use crate::support::wait::until;
+use crate::support::wait::{eventually, until};
 
 /// Ended in this order: the logs of all are in the API server's folder.
-struct Scene {
-    operator: Operator,
-    proxy: Proxy,
-    stub: Stub,
-    kube: KubeApi,
+pub struct Scene {
+    pub operator: Operator,
+    pub proxy: Proxy,
+    pub stub: Stub,
+    pub kube: KubeApi,
 }
 
 impl Scene {
-    fn start() -> Self {
+    #[track_caller]
+    pub fn start() -> Self {
         let kube = KubeApi::start();
         install(&kube);
         let stub = Stub::start();
@@ -36,18 +37,70 @@ impl Scene {
             operator,
         }
     }
+
+    /// What a fault has left to do gets done; then every Topic is looked at once more and nothing is written at all.
+    #[track_caller]
+    pub fn settles(&self) {
+        let Self {
+            kube,
+            proxy,
+            stub,
+            operator,
+        } = self;
+        let topics = || {
+            let list = kube.kubectl(["get", "topics", "-A", "-o", "name"]).run();
+            u32::try_from(list.lines().count()).expect("a handful")
+        };
+        eventually("a round of every Topic without a write", PATIENCE, || {
+            let (before, rounds) = (proxy.writes().len(), operator.rounds());
+            stub.tell("TopicChanged", "");
+            until("a round for each", PATIENCE, || {
+                operator.rounds() >= rounds + f64::from(topics())
+            });
+            let after = proxy.writes();
+            let since = after.get(before..).unwrap_or_default();
+            since.is_empty().then_some(()).ok_or_else(|| since.join("\n"))
+        });
+    }
+
+    /// Topics in the engine, and every deletion that it was asked for.
+    pub fn stored(&self) -> (Vec<String>, Vec<String>) {
+        let engine = self.stub.engine();
+        let deletions = engine
+            .changes
+            .iter()
+            .filter(|change| change.starts_with("DELETE"));
+        (
+            engine.topics.keys().cloned().collect(),
+            deletions.cloned().collect(),
+        )
+    }
 }
 
 #[test]
 fn the_api_server_fails_in_every_way() {
     let mut scene = Scene::start();
     conflicts_are_no_blip(&scene);
+    scene.settles();
     statuses_fail(&scene);
+    scene.settles();
     watches_end(&scene);
+    scene.settles();
     lists_fail_and_nothing_is_deleted(&scene);
+    scene.settles();
     finalizers_of_others(&scene);
+    scene.settles();
+    a_cache_behind_our_own_writes(&scene);
+    scene.settles();
+    finalizers_applied_away(&scene);
+    scene.settles();
     the_server_is_away(&mut scene);
+    scene.settles();
     compaction(&scene);
+    scene.settles();
+    let (topics, deletions) = scene.stored();
+    assert_eq!(topics, ["anew", "lagging", "orders", "precious", "unfought"]);
+    assert_eq!(deletions, ["DELETE shared Some(Delete)"]);
 }
 
 /// 409 on the first two status writes and a label changed in between: the status is never anything but right.
@@ -210,6 +263,151 @@ fn finalizers_of_others(scene: &Scene) {
     proxy.heal();
 }
 
+/// While the watch tells nothing, every round sees a Topic as it was before the operator's own writes.
+fn a_cache_behind_our_own_writes(scene: &Scene) {
+    let Scene {
+        kube,
+        stub,
+        proxy,
+        operator,
+    } = scene;
+    // A round of a Topic that only the cache knows, woken by the engine.
+    let rounds = |name: &str, count: u32| {
+        let before = operator.rounds();
+        for _ in 0..count {
+            let rounds = operator.rounds();
+            stub.tell("TopicChanged", name);
+            until("a round", PATIENCE, || operator.rounds() > rounds);
+        }
+        assert!(operator.rounds() >= before + f64::from(count));
+    };
+    apply(kube, "lagging", "{config: {retention.ms: 7d}}");
+    apply(kube, "anew", "{config: {retention.ms: 7d}}");
+    ready(kube, "lagging", "True/Applied");
+    let before = ready(kube, "anew", "True/Applied");
+    scene.settles();
+
+    // Its status: told once, however often it is looked at.
+    proxy.freeze();
+    let written = proxy.writes().len();
+    stub.engine().topics.get_mut("lagging").expect("a topic")["health"] =
+        serde_json::json!({"reason": "DiskFull", "message": "full"});
+    rounds("lagging", 3);
+    let since = |written: usize| proxy.writes().split_off(written);
+    let status = |write: &&String| write.contains("/topics/lagging/status");
+    assert_eq!(
+        since(written).iter().filter(status).count(),
+        1,
+        "{:?}",
+        since(written)
+    );
+    stub.engine().topics.get_mut("lagging").expect("a topic")["health"] =
+        serde_json::json!({"reason": "Healthy", "message": ""});
+    rounds("lagging", 3);
+    assert_eq!(
+        since(written).iter().filter(status).count(),
+        2,
+        "{:?}",
+        since(written)
+    );
+    ready(kube, "lagging", "True/Applied");
+    proxy.thaw();
+    scene.settles();
+
+    // A resource that was deleted and made again under its name: the round of the old one changes nothing of the new.
+    proxy.freeze();
+    kube.kubectl(["delete", "topic", "-n", NAMESPACE, "anew"]).run();
+    apply(
+        kube,
+        "anew",
+        "{config: {retention.ms: 8d}, deletionPolicy: Delete}",
+    );
+    let fresh = topic(kube, "anew");
+    stub.engine().topics.get_mut("anew").expect("a topic")["health"] =
+        serde_json::json!({"reason": "DiskFull", "message": "full"});
+    rounds("anew", 2);
+    assert_eq!(
+        topic(kube, "anew"),
+        fresh,
+        "a status of the old one was written over the new"
+    );
+    stub.engine().topics.get_mut("anew").expect("a topic")["health"] =
+        serde_json::json!({"reason": "Healthy", "message": ""});
+    assert_eq!(stub.value("anew", "retention.ms"), "604800000");
+    // The finalizer: put on once, and the Topic goes on without the watch's word for it.
+    let written = proxy.writes().len();
+    proxy.thaw();
+    let topic = ready(kube, "anew", "True/Applied");
+    assert_eq!(
+        topic["status"]["topicId"], before["status"]["topicId"],
+        "the data stays what it is"
+    );
+    assert_eq!(proxy.patches("anew"), 1, "{:?}", since(written));
+}
+
+/// A manifest that says `finalizers: []` is not fought with: at most one finalizer for each generation.
+fn finalizers_applied_away(scene: &Scene) {
+    let Scene { kube, proxy, .. } = scene;
+    let text = |days: u32| {
+        manifest(
+            "unfought",
+            &format!("{{deletionPolicy: Delete, config: {{retention.ms: {days}d}}}}"),
+        )
+        .replace(
+            "metadata: {name: unfought,",
+            "metadata: {finalizers: [], name: unfought,",
+        )
+    };
+    let finalizers = || topic(kube, "unfought")["metadata"]["finalizers"].clone();
+    let patches = || proxy.patches("unfought");
+    kube.apply(&text(7));
+    ready(kube, "unfought", "True/Applied");
+    assert_eq!(finalizers(), serde_json::json!(["tidemark.dev/topic-data"]));
+    for (generation, days) in [(1, 7), (2, 8)] {
+        assert_eq!(patches(), generation);
+        // The same manifest again, by an owner of the list who takes it by force.
+        for _ in 0..2 {
+            kube.kubectl([
+                "apply",
+                "--server-side",
+                "--force-conflicts",
+                "--field-manager=gitops",
+                "-f",
+                "-",
+            ])
+            .run_with(text(days).as_bytes());
+            kube.kubectl([
+                "patch",
+                "topic",
+                "-n",
+                NAMESPACE,
+                "unfought",
+                "--type=merge",
+                "-p",
+                r#"{"metadata":{"finalizers":[]}}"#,
+            ])
+            .run();
+            scene.settles();
+            assert_eq!(finalizers(), Value::Null, "taken off is taken off");
+            assert_eq!(patches(), generation);
+        }
+        if generation == 1 {
+            kube.kubectl([
+                "patch",
+                "topic",
+                "-n",
+                NAMESPACE,
+                "unfought",
+                "--type=merge",
+                "-p",
+                r#"{"spec":{"config":{"retention.ms":"8d"}}}"#,
+            ])
+            .run();
+            ready(kube, "unfought", "True/Applied");
+        }
+    }
+}
+
 fn topic_or_null(kube: &KubeApi, name: &str) -> Value {
     let output = kube
         .kubectl(["get", "topic", "-n", NAMESPACE, name, "-o", "json"])
@@ -223,8 +421,17 @@ fn the_server_is_away(scene: &mut Scene) {
     scene.stub.engine().topics.get_mut("orders").expect("a topic")["inForce"]["config"]["retention.ms"]["value"] =
         "7".into();
     scene.stub.tell("TopicChanged", "orders");
-    // Longer than the lease may go without renewal.
-    std::thread::sleep(Duration::from_secs(12));
+    // A full minute: longer than the lease lasts, and than any watch or connection is waited for.
+    let since = std::time::Instant::now();
+    until("the lease to be given up", PATIENCE, || {
+        scene.operator.metric("tidemark_operator_leader") < 1.0
+    });
+    std::thread::sleep(Duration::from_secs(60).saturating_sub(since.elapsed()));
+    assert_eq!(
+        scene.operator.get("/healthz").status,
+        200,
+        "nothing that a restart would mend"
+    );
     scene.kube.start_api();
     apply(&scene.kube, "orders", "{config: {retention.ms: 30d}}");
     ready(&scene.kube, "orders", "True/Applied");
@@ -266,9 +473,18 @@ fn compaction(scene: &Scene) {
 fn the_engine_and_the_operator_fail_in_every_way() {
     let mut scene = Scene::start();
     replies_are_lost(&scene);
+    scene.settles();
     the_engine_is_away(&scene);
-    killed_at_every_step(&mut scene);
+    scene.settles();
+    killed_at_every_request(&mut scene);
+    scene.settles();
     two_operators(&mut scene);
+    let (topics, deletions) = scene.stored();
+    assert_eq!(
+        topics,
+        ["away", "led", "lost", "step1", "step2", "step3", "step4", "step5"]
+    );
+    assert_eq!(deletions, ["DELETE step0 Some(Delete)"]);
     the_kind_comes_later();
 }
 
@@ -307,7 +523,7 @@ fn the_engine_is_away(scene: &Scene) {
 }
 
 /// kill -9 before and after each request that a round makes; the next process ends what was begun.
-fn killed_at_every_step(scene: &mut Scene) {
+fn killed_at_every_request(scene: &mut Scene) {
     let steps = [
         (Method::PATCH, "/topics/step", Fault::Hang),
         (Method::PATCH, "/topics/step", Fault::LoseAnswer),
@@ -407,5 +623,18 @@ fn the_kind_comes_later() {
     });
     install(&kube);
     apply(&kube, "orders", "{config: {retention.ms: 7d}}");
-    ready(&kube, "orders", "True/Applied");
+    let before = ready(&kube, "orders", "True/Applied");
+    // The kind goes, and every Topic with it; what they said about their data holds.
+    kube.kubectl(["delete", "crd", "topics.tidemark.dev"]).run();
+    install(&kube);
+    apply(&kube, "orders", "{config: {retention.ms: 8d}}");
+    let topic = ready(&kube, "orders", "True/Applied");
+    assert_eq!(topic["status"]["topicId"], before["status"]["topicId"]);
+    assert_eq!(topic["status"]["retention"], "8d");
+    let engine = stub.engine();
+    assert!(
+        engine.changes.iter().all(|change| !change.starts_with("DELETE")),
+        "{:?}",
+        engine.changes
+    );
 }

@@ -9,8 +9,12 @@
 mod support;
 
 mod api_server;
+mod clock;
 mod faults;
+mod fleet;
 mod gitops;
+mod kills;
+mod monitoring;
 mod permissions;
 mod proxy;
 mod running;
@@ -18,4 +22,5 @@ mod scale;
 mod scenes;
 mod schema;
 mod stub;
+mod volume;
 mod with_engine;

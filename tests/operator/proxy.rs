@@ -12,7 +12,7 @@ use http_body_util::BodyExt as _;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 use crate::support::kube::KubeApi;
 use crate::support::peers;
@@ -45,19 +45,30 @@ struct Faults {
     rules: Vec<Rule>,
     hits: usize,
     lists: usize,
+    requests: usize,
+    writes: Vec<String>,
 }
 
 /// See the module.
 pub struct Proxy {
     faults: Arc<Mutex<Faults>>,
     cut: broadcast::Sender<Option<Bytes>>,
+    frozen: watch::Sender<bool>,
     address: String,
     kubectl: ProcessGuard,
     _runtime: tokio::runtime::Runtime,
 }
 
 type Http = Client<HttpConnector, Body>;
-type Shared = (Arc<Mutex<Faults>>, broadcast::Sender<Option<Bytes>>, Http, String);
+
+#[derive(Clone)]
+struct Shared {
+    faults: Arc<Mutex<Faults>>,
+    cut: broadcast::Sender<Option<Bytes>>,
+    frozen: watch::Receiver<bool>,
+    http: Http,
+    upstream: String,
+}
 
 impl Proxy {
     /// In front of `kube`, with the rights of `kubeconfig`.
@@ -85,14 +96,19 @@ impl Proxy {
             .expect("a port");
         let address = listener.local_addr().expect("bound").to_string();
         let http: Http = runtime.block_on(async { Client::builder(TokioExecutor::new()).build_http() });
-        let router =
-            Router::new()
-                .fallback(pass)
-                .with_state((Arc::clone(&faults), cut.clone(), http, upstream));
+        let (frozen, thaws) = watch::channel(false);
+        let router = Router::new().fallback(pass).with_state(Shared {
+            faults: Arc::clone(&faults),
+            cut: cut.clone(),
+            frozen: thaws,
+            http,
+            upstream,
+        });
         runtime.spawn(async move { axum::serve(listener, router).await });
         Self {
             faults,
             cut,
+            frozen,
             address,
             kubectl,
             _runtime: runtime,
@@ -146,6 +162,37 @@ impl Proxy {
         self.faults().lists
     }
 
+    /// How many requests there were, watches, lists of Topics and the lease's aside.
+    pub fn requests(&self) -> usize {
+        self.faults().requests
+    }
+
+    /// Every request that changed something, or tried to, the lease's aside: `PATCH /apis/…`.
+    pub fn writes(&self) -> Vec<String> {
+        self.faults().writes.clone()
+    }
+
+    /// How often the Topic itself was patched, its status aside.
+    pub fn patches(&self, topic: &str) -> usize {
+        let all = self.writes();
+        let ours = |write: &&String| {
+            let path = write.strip_prefix("PATCH ").unwrap_or_default();
+            path.split('?')
+                .next()
+                .is_some_and(|path| path.ends_with(&format!("/topics/{topic}")))
+        };
+        all.iter().filter(ours).count()
+    }
+
+    /// Watches tell nothing until [`Self::thaw`]: whoever listens lives with what it knows.
+    pub fn freeze(&self) {
+        self.frozen.send_replace(true);
+    }
+
+    pub fn thaw(&self) {
+        self.frozen.send_replace(false);
+    }
+
     /// Ends every watch.
     pub fn cut(&self) {
         // Nobody may be watching.
@@ -180,7 +227,14 @@ fn refusal(code: u16, retry_after: Option<u32>) -> Response {
     response
 }
 
-async fn pass(State((faults, cut, http, upstream)): State<Shared>, mut request: Request) -> Response {
+async fn pass(State(shared): State<Shared>, mut request: Request) -> Response {
+    let Shared {
+        faults,
+        cut,
+        frozen,
+        http,
+        upstream,
+    } = shared;
     let path = request
         .uri()
         .path_and_query()
@@ -188,8 +242,11 @@ async fn pass(State((faults, cut, http, upstream)): State<Shared>, mut request: 
     let watching = path.contains("watch=");
     let fault = {
         let mut faults = faults.lock().expect("no panic under the lock");
-        if request.method() == Method::GET && path.contains("/topics?") && !watching {
-            faults.lists += 1;
+        let lists = request.method() == Method::GET && path.contains("/topics?") && !watching;
+        faults.lists += usize::from(lists);
+        faults.requests += usize::from(!lists && !watching && !path.contains("/leases"));
+        if request.method() != Method::GET && !path.contains("/leases") {
+            faults.writes.push(format!("{} {path}", request.method()));
         }
         let fits = |rule: &&mut Rule| {
             rule.times > 0 && rule.method == *request.method() && path.contains(&rule.part)
@@ -225,10 +282,16 @@ async fn pass(State((faults, cut, http, upstream)): State<Shared>, mut request: 
     }
     let (frames, cut) = (Box::pin(frames), cut.subscribe());
     // What comes from the server until the cut, then what the cut says, then the end.
-    let merged = futures::stream::unfold(Some((frames, cut)), |state| async move {
-        let (mut frames, mut cut) = state?;
+    let merged = futures::stream::unfold(Some((frames, cut, frozen)), |state| async move {
+        let (mut frames, mut cut, mut frozen) = state?;
+        let next = async {
+            let chunk = frames.next().await;
+            // An error is the end of the test.
+            let _ = frozen.wait_for(|frozen| !*frozen).await;
+            chunk
+        };
         tokio::select! {
-            chunk = frames.next() => Some((chunk?, Some((frames, cut)))),
+            chunk = next => Some((chunk?, Some((frames, cut, frozen)))),
             event = cut.recv() => event.ok().flatten().map(|bytes| (Ok(bytes), None)),
         }
     });

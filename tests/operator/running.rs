@@ -87,8 +87,13 @@ impl Operator {
                 "--identity",
                 name,
             ])
-            .args(["--namespace", NAMESPACE, "--lease-namespace", NAMESPACE])
+            .args(["--lease-namespace", NAMESPACE])
             .args(flags.iter().copied());
+        let start = if flags.contains(&"--all-namespaces") {
+            start
+        } else {
+            start.args(["--namespace", NAMESPACE])
+        };
         Self {
             process: None,
             start,
@@ -113,6 +118,31 @@ impl Operator {
 
     pub fn kill(&mut self) {
         self.process.take().expect("it runs").kill();
+    }
+
+    /// The process aborts when a round next comes to this point.
+    #[track_caller]
+    pub fn arm(&self, point: &str) {
+        let reply = request(
+            &self.probes,
+            "POST",
+            &format!("/failpoints/{point}/1"),
+            None,
+            None,
+        );
+        assert_eq!(reply.expect("an answer").status, 204, "{point}");
+    }
+
+    /// Waits until the process has ended by itself.
+    #[track_caller]
+    pub fn wait_for_death(&mut self, what: &str) {
+        let process = self.process.as_mut().expect("it runs");
+        until(what, PATIENCE, || process.ended().is_some());
+        self.process = None;
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.as_ref().expect("it runs").pid()
     }
 
     /// SIGTERM; it must end well.

@@ -28,6 +28,15 @@ run() {
     shift
     "$@" >"log/$name.log" 2>&1 &
 }
+# keep NAME COMMAND…: the same, and started again when it ends, as a service manager does.
+keep() {
+    local name=$1
+    shift
+    while :; do
+        "$@" >>"log/$name.log" 2>&1 || true
+        sleep 0.5
+    done &
+}
 # try WHAT COMMAND…: until it works, for a minute.
 try() {
     local what=$1 left=300
@@ -82,7 +91,7 @@ cat >cni/pods.conflist <<END
 {"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "pods0", "isGateway": true, "isDefaultGateway": true,
  "hairpinMode": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.97.0.0/24"}]]}}]}
 END
-run containerd containerd --config containerd.toml
+keep containerd containerd --config containerd.toml
 
 # image TAG FILE…: an archive of an image of static programs, the first of which is what it runs.
 image() {
@@ -140,7 +149,7 @@ run kube-controller-manager kube-controller-manager --kubeconfig=kubeconfig --le
 run kube-scheduler kube-scheduler --kubeconfig=kubeconfig --leader-elect=false --cert-dir="$home/scheduler"
 run kube-proxy kube-proxy --kubeconfig=kubeconfig --hostname-override=node --cluster-cidr=10.97.0.0/24 --proxy-mode=iptables \
     --conntrack-max-per-core=0 --conntrack-tcp-timeout-established=0 --conntrack-tcp-timeout-close-wait=0
-run kubelet kubelet --config=kubelet.yaml --kubeconfig=kubeconfig --hostname-override=node --node-ip=10.98.0.1
+keep kubelet kubelet --config=kubelet.yaml --kubeconfig=kubeconfig --hostname-override=node --node-ip=10.98.0.1
 touch up
 
 # The node is what all of them are: when one ends, it does.

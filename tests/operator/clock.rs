@@ -1,0 +1,144 @@
+//! Steps of the wall clock: nothing that the operator decides depends on it.
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidemark::operator::control_client::ControlClient;
+use tidemark::operator::metrics::Metrics;
+use tidemark::operator::probes::Health;
+use tidemark::operator::source::cluster::{self, Settings};
+use tidemark::telemetry::clock::ManualClock;
+use tokio_util::sync::CancellationToken;
+
+use crate::running::{NAMESPACE, PATIENCE, apply, condition, install, ready, topic};
+use crate::stub::Stub;
+use crate::support::kube::KubeApi;
+use crate::support::wait::until;
+
+const YEAR_MS: i64 = 365 * 24 * 60 * 60 * 1000;
+/// 2026-11-30.
+const NOW_MS: i64 = 1_796_000_000_000;
+
+/// An operator in this process, with a clock that moves when told to.
+struct Operator {
+    clock: Arc<ManualClock>,
+    metrics: Metrics,
+    stop: CancellationToken,
+}
+
+impl Operator {
+    fn start(runtime: &tokio::runtime::Runtime, kube: &KubeApi, stub: &Stub, identity: &str) -> Self {
+        let kubeconfig = kube.kubeconfig_of_service_account(NAMESPACE, "tidemark");
+        let operator = Self {
+            clock: Arc::new(ManualClock::at(NOW_MS)),
+            metrics: Metrics::new(),
+            stop: CancellationToken::new(),
+        };
+        let storage = Arc::new(ControlClient::new(&stub.control(), None).expect("an address"));
+        let settings = Settings::new(NAMESPACE, identity);
+        let (clock, metrics) = (Arc::clone(&operator.clock), operator.metrics.clone());
+        let stop = operator.stop.clone();
+        runtime.spawn(async move {
+            let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
+            let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
+            let client = kube::Client::try_from(config.expect("a cluster")).expect("a client");
+            cluster::run(client, storage, clock, settings, metrics, Health::default(), stop).await;
+        });
+        operator
+    }
+
+    fn leads(&self) -> bool {
+        self.metrics.leader.get() == 1
+    }
+
+    fn figure(&self, series: &str) -> f64 {
+        let text = self.metrics.encode();
+        let lines = text.lines().filter(|line| line.starts_with(series));
+        lines
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
+    }
+}
+
+fn moved(topic: &serde_json::Value, kind: &str) -> String {
+    let all = topic["status"]["conditions"].as_array().expect("a list");
+    let found = all.iter().find(|condition| condition["type"] == kind);
+    found.expect("the condition")["lastTransitionTime"]
+        .as_str()
+        .expect("a time")
+        .to_owned()
+}
+
+#[test]
+fn steps_of_the_clock_change_nothing() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let kube = KubeApi::start();
+    install(&kube);
+    let stub = Stub::start();
+    let first = Operator::start(&runtime, &kube, &stub, "first");
+    until("the first to lead", PATIENCE, || first.leads());
+    apply(&kube, "orders", "{config: {retention.ms: 7d}}");
+    let before = ready(&kube, "orders", "True/Applied");
+    assert!(moved(&before, "Ready").starts_with("2026-"), "{before}");
+
+    // The second lives a year later, by its own clock, and then a year before.
+    let second = Operator::start(&runtime, &kube, &stub, "second");
+    for step in [YEAR_MS, -2 * YEAR_MS, YEAR_MS] {
+        first.clock.step_wall_ms(-step);
+        second.clock.step_wall_ms(step);
+        // Long enough for several looks at the lease, which lasts 15 s.
+        let looks = second.figure("tidemark_operator_api_requests_total{request=\"lease\"");
+        until("looks at the lease", PATIENCE, || {
+            second.figure("tidemark_operator_api_requests_total{request=\"lease\"") >= looks + 3.0
+        });
+        assert!(
+            first.leads() && !second.leads(),
+            "a lease does not run out by a wall clock"
+        );
+        // A round of a settled Topic writes nothing, whatever year it is.
+        let writes = first.figure("tidemark_operator_api_requests_total{request=\"status\"");
+        let rounds = first.figure("tidemark_operator_reconciles_total");
+        stub.tell("TopicChanged", "orders");
+        until("a round", PATIENCE, || {
+            first.figure("tidemark_operator_reconciles_total") > rounds
+        });
+        let after = first.figure("tidemark_operator_api_requests_total{request=\"status\"");
+        assert!((after - writes).abs() < f64::EPSILON, "{step}");
+    }
+    assert_eq!(
+        topic(&kube, "orders")["metadata"]["resourceVersion"],
+        before["metadata"]["resourceVersion"]
+    );
+
+    // An edit in a wrong year is an edit; a transition is a transition, and nothing else moves.
+    first.clock.step_wall_ms(-YEAR_MS);
+    apply(&kube, "orders", "{config: {retention.ms: 8d}}");
+    let edited = ready(&kube, "orders", "True/Applied");
+    assert_eq!(edited["status"]["retention"], "8d");
+    assert_eq!(moved(&edited, "Ready"), moved(&before, "Ready"));
+    stub.engine().reader_at = Some(40);
+    apply(&kube, "orders", "{config: {retention.ms: 1d}}");
+    let refused = ready(&kube, "orders", "False/SlowReader");
+    assert!(moved(&refused, "Ready").starts_with("2025-"), "{refused}");
+    assert_eq!(
+        moved(&refused, "StorageHealthy"),
+        moved(&before, "StorageHealthy")
+    );
+    first.clock.step_wall_ms(YEAR_MS);
+    stub.catch_up();
+    let resumed = ready(&kube, "orders", "True/Applied");
+    assert_eq!(condition(&resumed, "Stalled"), "absent");
+    assert!(moved(&resumed, "Ready").starts_with("2026-"), "{resumed}");
+
+    // The second takes over when the first has gone, in whatever year that is.
+    second.clock.step_wall_ms(-5 * YEAR_MS);
+    first.stop.cancel();
+    until("the second to lead", PATIENCE, || second.leads());
+    apply(&kube, "orders", "{config: {retention.ms: 9d}}");
+    ready(&kube, "orders", "True/Applied");
+    second.stop.cancel();
+    runtime.shutdown_timeout(Duration::from_secs(20));
+}
