@@ -15,6 +15,7 @@ mod cases;
 mod faults;
 mod file_handling;
 mod gaps;
+mod inspect_command;
 mod kill;
 mod log_start;
 mod model;

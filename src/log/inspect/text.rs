@@ -37,10 +37,10 @@ fn render_partition(text: &mut String, report: &PartitionReport, now_ms: i64) {
     line(
         text,
         format_args!(
-            "  log start {}, log end {}, {size} in {} segments",
+            "  log start {}, log end {}, {size} in {}",
             report.log_start,
             report.log_end,
-            report.segments.len()
+            count(report.segments.len(), "segment", "segments")
         ),
     );
     if let Some(id) = &report.topic_id {
@@ -188,11 +188,11 @@ fn render_plan(text: &mut String, plan: &PlanReport) {
         line(
             text,
             format_args!(
-                "  plan: a pass at {} moves the log start from {} to {}: {} segments, {freed}{}",
+                "  plan: a pass at {} moves the log start from {} to {}: {}, {freed}{}",
                 timestamp(plan.now_ms),
                 plan.log_start,
                 plan.new_log_start,
-                plan.segments_deleted,
+                count(plan.segments_deleted, "segment", "segments"),
                 if plan.rolls_active {
                     ", the active one among them"
                 } else {
@@ -226,12 +226,17 @@ fn largest(segment: &SegmentReport, now_ms: i64) -> String {
 }
 
 fn index(index: &IndexReport) -> String {
+    let entries = count(index.entries, "entry", "entries");
     match index.state {
-        IndexState::Sound => format!("{} entries", index.entries),
-        IndexState::Untrimmed => format!("{} entries, untrimmed", index.entries),
+        IndexState::Sound => entries,
+        IndexState::Untrimmed => format!("{entries}, untrimmed"),
         IndexState::Missing => "missing".to_owned(),
         IndexState::Damaged => "DAMAGED".to_owned(),
     }
+}
+
+fn count(of: impl PartialEq<usize> + std::fmt::Display, one: &str, more: &str) -> String {
+    format!("{of} {}", if of == 1 { one } else { more })
 }
 
 fn timestamp(ms: i64) -> String {
