@@ -16,9 +16,10 @@ use tidemark::log::records::RecordWriter;
 use tidemark::resource::settings::TopicSettings;
 use tidemark::telemetry::clock::{Clock, SystemClock};
 
-use crate::directory::{AllSeen, Client, copy, dump_tool_finds_no_error, hex, open, seen_in};
+use crate::directory::{AllSeen, Client, copy, dump, dump_tool_finds_no_error, hex, open, seen_in};
 use crate::support::kafka::Kafka;
 use crate::support::temp::TempDir;
+use crate::support::tidemark::tidemark;
 
 const HOUR: i64 = 3_600_000;
 
@@ -143,6 +144,7 @@ fn compare(logs: &Path, expected: &Expected) {
     )
     .expect("a report");
     assert!(report.is_sound(), "{report:#?}");
+    the_command_says_the_same(scratch.path(), expected);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     for topic in names() {
         let log = open(scratch.path(), topic, &TopicSettings::default(), &clock);
@@ -183,6 +185,38 @@ fn compare(logs: &Path, expected: &Expected) {
         .map(|topic| scratch.join(format!("{topic}-0")))
         .collect();
     dump_tool_finds_no_error(&directories);
+}
+
+/// `tidemark inspect` on the whole log directory, as a user runs it.
+fn the_command_says_the_same(logs: &Path, expected: &Expected) {
+    let inspect = |flags: &[&str]| {
+        tidemark(["inspect", "--verify"])
+            .args(flags.iter().copied())
+            .arg(logs)
+            .run()
+    };
+    let report: Value = serde_json::from_str(&inspect(&["-o", "json"])).expect("JSON");
+    let text = inspect(&["--plan", "--set", "retention.ms=-1"]);
+    for topic in names() {
+        let partitions = report["partitions"].as_array().expect("partitions");
+        let partition = partitions
+            .iter()
+            .find(|partition| partition["topic"] == topic)
+            .unwrap_or_else(|| panic!("{topic} is not in the report"));
+        let (start, end) = expected.offsets[topic];
+        assert_eq!(
+            (&partition["logStart"], &partition["logEnd"]),
+            (&json!(start), &json!(end)),
+            "{topic}"
+        );
+        let (_, told) = text
+            .split_once(&format!("/{topic}-0\n"))
+            .unwrap_or_else(|| panic!("{topic} is not in the text"));
+        assert!(
+            told.starts_with(&format!("  log start {start}, log end {end}, ")),
+            "{topic}: {told}"
+        );
+    }
 }
 
 /// The next record gets the next offset, and an idempotent producer's last batch is known.
@@ -270,6 +304,7 @@ fn directories_of_a_broker_that_stopped_or_was_killed() {
 
     let clean = expected(&client);
     kafka.stop();
+    the_dump_tool_complains_of_its_own_brokers_segments(kafka.logs());
     compare(kafka.logs(), &clean);
 
     kafka.start_again();
@@ -284,6 +319,36 @@ fn directories_of_a_broker_that_stopped_or_was_killed() {
     let unclean = expected(&client);
     assert_ne!(unclean.offsets, clean.offsets);
     compare(killed.path(), &unclean);
+}
+
+/// What [`dump_tool_finds_no_error`] passes over is said of files that no other than the broker has touched.
+fn the_dump_tool_complains_of_its_own_brokers_segments(logs: &Path) {
+    let directory = logs.join("many-segments-0");
+    let bases: Vec<i64> = std::fs::read_dir(&directory)
+        .expect("the broker's directory")
+        .filter_map(|entry| {
+            let name = entry.expect("an entry").file_name();
+            name.to_str()?.strip_suffix(".log")?.parse().ok()
+        })
+        .collect();
+    let files: Vec<String> = bases
+        .iter()
+        .map(|base| directory.join(format!("{base:020}.log")).display().to_string())
+        .collect();
+    let text = dump(&files);
+    let mut complaints: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("-1 is followed by "))
+        .collect();
+    let mut later: Vec<String> = bases
+        .iter()
+        .filter(|base| **base > 0)
+        .map(i64::to_string)
+        .collect();
+    complaints.sort_unstable();
+    later.sort_unstable();
+    assert!(later.len() > 2, "{bases:?}");
+    assert_eq!(complaints, later);
 }
 
 /// Waits until the retention pass has brought `deleted-segments` under its limit, and answers its log start.
