@@ -12,15 +12,17 @@ pub fn eventually<T, E: Display>(
     patience: Duration,
     mut probe: impl FnMut() -> Result<T, E>,
 ) -> T {
+    attempt(patience, &mut probe).unwrap_or_else(|reason| panic!("waited {patience:?} for {what}: {reason}"))
+}
+
+/// Asks again and again until `probe` answers; answers its last reason after `patience`.
+pub fn attempt<T, E>(patience: Duration, mut probe: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let deadline = Instant::now() + patience;
     let mut pause = Duration::from_millis(5);
     loop {
         match probe() {
-            Ok(found) => return found,
-            Err(reason) if Instant::now() >= deadline => {
-                panic!("waited {patience:?} for {what}: {reason}")
-            }
-            Err(_) => std::thread::sleep(pause),
+            Err(_) if Instant::now() < deadline => std::thread::sleep(pause),
+            answer => return answer,
         }
         pause = (pause * 3 / 2).min(Duration::from_millis(200));
     }

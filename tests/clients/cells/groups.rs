@@ -2,9 +2,12 @@
 use super::{Bench, values};
 use crate::adapter::{Cell, Outcome, ensure};
 use crate::broker::Broker;
+use crate::support::wait::attempt;
+use kafka_protocol::messages::ListGroupsRequest;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tidemark::wire::client::Client;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -38,19 +41,32 @@ fn wait(
     ids: &[&str],
     accept: impl Fn(&[Value]) -> bool,
 ) -> Cell<Vec<Value>> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let states = ids.iter().map(|id| member(bench, id)).collect::<Cell<Vec<_>>>()?;
-        if accept(&states) {
-            return Ok(states);
+    // An adapter that fails does not get better by being asked again.
+    let looked = attempt(PATIENCE, || {
+        let states = ids.iter().map(|id| member(bench, id)).collect::<Cell<Vec<_>>>();
+        match states {
+            Ok(states) if !accept(&states) => {
+                Err(format!("waited for {what}; the members are at {states:?}"))
+            }
+            settled => Ok(settled),
         }
-        if Instant::now() > deadline {
-            return Err(Outcome::Failed(format!(
-                "waited for {what}; the members are at {states:?}"
-            )));
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    });
+    looked.unwrap_or_else(|reason| Err(Outcome::Failed(reason)))
+}
+
+/// The protocol that the group speaks, as the broker lists it: some clients fall back to the classic one without a word.
+fn protocol_of(bench: &Bench<'_>) -> Cell<String> {
+    let failed =
+        |error: &dyn std::fmt::Display| Outcome::Failed(format!("the groups cannot be listed: {error}"));
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| failed(&error))?;
+    let listed = runtime.block_on(async {
+        let mut client = Client::connect(bench.broker.bootstrap(), "matrix").await?;
+        client.call(5, &ListGroupsRequest::default()).await
+    });
+    let groups = listed.map_err(|error| failed(&error))?.groups;
+    let own = groups.iter().find(|group| **group.group_id == *bench.name);
+    own.map(|group| group.group_type.to_lowercase())
+        .ok_or_else(|| Outcome::Failed(format!("the group {} is not listed", bench.name)))
 }
 
 /// True when the members share the four partitions without overlap, each with some.
@@ -82,6 +98,13 @@ pub fn rebalance(bench: &mut Bench<'_>, protocol: &str) -> Cell {
     bench.client.create(&topic, 4, &[])?;
     join(bench, "a", None, protocol)?;
     wait(bench, "the first member to have all", &["a"], shared)?;
+    let spoken = protocol_of(bench)?;
+    if spoken != protocol {
+        leave(bench, "a")?;
+        return Err(Outcome::Cannot(format!(
+            "asked for the {protocol} group protocol, speaks the {spoken} one"
+        )));
+    }
     produce_to_all(bench, "alone", 25)?;
     wait(bench, "100 records", &["a"], |states| count(states) == 100)?;
     bench.client.ask(json!({"do": "commit", "id": "a"}))?;
