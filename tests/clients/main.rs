@@ -19,6 +19,7 @@ mod guard;
 mod kcat;
 mod matrix;
 mod tools;
+mod transactions;
 
 #[path = "../support/selftest.rs"]
 mod selftest;

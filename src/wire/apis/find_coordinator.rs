@@ -16,6 +16,8 @@ use crate::wire::schema::{Schema, requests};
 
 /// The first version that asks for several keys at once.
 const BATCHED_SINCE: i16 = 4;
+const NO_TRANSACTIONS: &str =
+    "Transactions are not supported: a producer must not set transactional.id here.";
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
 
@@ -31,7 +33,7 @@ impl<S: Broker> Api<S> for FindCoordinator {
     const SCHEMA: Schema = requests::FIND_COORDINATOR;
 
     async fn handle(broker: Arc<S>, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse {
-        let refusal = refusal(request.key_type);
+        let refusal = refusal(request.key_type, call.version);
         let endpoint = broker.advertised();
         let response = FindCoordinatorResponse::default();
         if call.version >= BATCHED_SINCE {
@@ -55,13 +57,16 @@ impl<S: Broker> Api<S> for FindCoordinator {
     }
 }
 
-fn refusal(key_type: i8) -> Option<Refusal> {
+/// INVALID_REQUEST is final for clients of today, which show its message. librdkafka asks in an older version, shows no message, and would try
+/// for ever after any code but one that denies the id.
+fn refusal(key_type: i8, version: i16) -> Option<Refusal> {
     match key_type {
         GROUP => None,
-        TRANSACTION => Some(Refusal::new(
-            ErrorCode::InvalidRequest,
-            "Transactions are not supported: a producer must not set transactional.id here.",
+        TRANSACTION if version < BATCHED_SINCE => Some(Refusal::new(
+            ErrorCode::TransactionalIdAuthorizationFailed,
+            NO_TRANSACTIONS,
         )),
+        TRANSACTION => Some(Refusal::new(ErrorCode::InvalidRequest, NO_TRANSACTIONS)),
         other => Some(Refusal::new(
             ErrorCode::InvalidRequest,
             format!("Coordinator key type {other} is not known; 0 asks for the coordinator of a group."),

@@ -1,6 +1,6 @@
 //! InitProducerId (22) for idempotent producers: a new id at epoch 0 every time, whatever the producer had before.
 //!
-//! Transactions are refused at once and for good, so that a producer fails instead of trying on.
+//! Transactions are refused at once, with the one code that every client takes as final, so that a producer fails instead of trying on.
 use std::sync::Arc;
 
 use kafka_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse, ProducerId};
@@ -31,7 +31,7 @@ impl<S: Broker> Api<S> for InitProducerId {
         if let Some(id) = request.transactional_id {
             tracing::warn!(transactional_id = %*id, client = %call.client.id,
                 "transactions are not supported by this server; the producer is refused");
-            return refused(ErrorCode::InvalidRequest);
+            return refused(ErrorCode::TransactionalIdAuthorizationFailed);
         }
         match broker.next_producer_id().await {
             Ok(id) => InitProducerIdResponse::default()
