@@ -1,15 +1,13 @@
 //! AlterConfigs (33): the given settings become the whole set of overrides.
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use kafka_protocol::messages::alter_configs_request::AlterConfigsResource;
 use kafka_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
 
-use crate::wire::apis::config_resources::resource;
+use crate::wire::apis::config_resources::{self, Alteration};
 use crate::wire::apis::text;
-use crate::wire::broker::{Broker, ConfigChange, Refusal};
-use crate::wire::error_code::ErrorCode;
+use crate::wire::broker::{Broker, ConfigChange};
 use crate::wire::registry::{Api, Call};
 use crate::wire::schema::{Schema, requests};
 
@@ -25,51 +23,33 @@ impl<S: Broker> Api<S> for AlterConfigs {
     const SCHEMA: Schema = requests::ALTER_CONFIGS;
 
     async fn handle(broker: Arc<S>, _call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse {
-        let mut seen = HashMap::new();
-        for asked in &request.resources {
-            *seen
-                .entry((asked.resource_type, asked.resource_name.clone()))
-                .or_insert(0) += 1;
-        }
-        let mut responses = Vec::with_capacity(request.resources.len());
-        for asked in request.resources {
-            let (kind, name) = (asked.resource_type, asked.resource_name.clone());
+        let asked = request.resources.into_iter().map(|asked| Alteration {
+            kind: asked.resource_type,
+            name: asked.resource_name.clone(),
+            change: Ok(replacement(asked)),
+        });
+        let outcomes = config_resources::alter(&*broker, asked.collect(), request.validate_only).await;
+        let responses = outcomes.into_iter().map(|(kind, name, outcome)| {
             let response = AlterConfigsResourceResponse::default()
                 .with_resource_type(kind)
-                .with_resource_name(name.clone());
-            let outcome = if seen.get(&(kind, name)).is_some_and(|count| *count > 1) {
-                Err(Refusal::new(
-                    ErrorCode::InvalidRequest,
-                    "Each resource must appear at most once.",
-                ))
-            } else {
-                alter(&*broker, asked, request.validate_only).await
-            };
-            responses.push(match outcome {
+                .with_resource_name(name);
+            match outcome {
                 Ok(()) => response.with_error_message(None),
                 Err(refusal) => response
                     .with_error_code(refusal.code.code())
                     .with_error_message(Some(text(refusal.message))),
-            });
-        }
-        AlterConfigsResponse::default().with_responses(responses)
+            }
+        });
+        AlterConfigsResponse::default().with_responses(responses.collect())
     }
 }
 
-async fn alter<S: Broker>(
-    broker: &S,
-    asked: AlterConfigsResource,
-    validate_only: bool,
-) -> Result<(), Refusal> {
-    let resource = resource(broker, asked.resource_type, &asked.resource_name)?;
-    let values = asked.configs.into_iter();
-    let values = values.map(|config| {
+fn replacement(asked: AlterConfigsResource) -> ConfigChange {
+    let values = asked.configs.into_iter().map(|config| {
         (
             config.name.to_string(),
             config.value.map(|value| value.to_string()),
         )
     });
-    broker
-        .alter_config(resource, ConfigChange::Replace(values.collect()), validate_only)
-        .await
+    ConfigChange::Replace(values.collect())
 }

@@ -1,5 +1,9 @@
-//! What the configuration APIs have in common: resource types and names.
-use crate::wire::broker::{Broker, ConfigResource, Refusal};
+//! What the configuration APIs have in common: resource types and names, and how a row of resources is altered.
+use std::collections::HashMap;
+
+use kafka_protocol::protocol::StrBytes;
+
+use crate::wire::broker::{Broker, ConfigChange, ConfigResource, Refusal};
 use crate::wire::error_code::ErrorCode;
 
 /// Kafka's `ConfigResource.Type` of a topic.
@@ -49,4 +53,48 @@ pub(crate) fn resource<S: Broker>(broker: &S, kind: i8, name: &str) -> Result<Co
             format!("Unsupported resource type {kind}."),
         )),
     }
+}
+
+/// A resource that is to be altered, and how; an operation that makes no sense is a refusal of its own.
+#[derive(Debug)]
+pub(crate) struct Alteration {
+    pub kind: i8,
+    pub name: StrBytes,
+    pub change: Result<ConfigChange, Refusal>,
+}
+
+/// Alters resource by resource; one that is named twice is refused, and a refusal of one keeps no other back.
+pub(crate) async fn alter<S: Broker>(
+    broker: &S,
+    asked: Vec<Alteration>,
+    validate_only: bool,
+) -> Vec<(i8, StrBytes, Result<(), Refusal>)> {
+    let mut seen: HashMap<(i8, StrBytes), usize> = HashMap::new();
+    for Alteration { kind, name, .. } in &asked {
+        *seen.entry((*kind, name.clone())).or_default() += 1;
+    }
+    let mut outcomes = Vec::with_capacity(asked.len());
+    for Alteration { kind, name, change } in asked {
+        let outcome = if seen.get(&(kind, name.clone())).is_some_and(|count| *count > 1) {
+            Err(Refusal::new(
+                ErrorCode::InvalidRequest,
+                "Each resource must appear at most once.",
+            ))
+        } else {
+            alter_one(broker, kind, &name, change, validate_only).await
+        };
+        outcomes.push((kind, name, outcome));
+    }
+    outcomes
+}
+
+async fn alter_one<S: Broker>(
+    broker: &S,
+    kind: i8,
+    name: &str,
+    change: Result<ConfigChange, Refusal>,
+    validate_only: bool,
+) -> Result<(), Refusal> {
+    let resource = resource(broker, kind, name)?;
+    broker.alter_config(resource, change?, validate_only).await
 }

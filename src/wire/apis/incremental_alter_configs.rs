@@ -1,12 +1,12 @@
 //! IncrementalAlterConfigs (44, KIP-339): single keys are set, deleted, or changed as lists.
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use kafka_protocol::messages::incremental_alter_configs_request::AlterConfigsResource;
 use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use kafka_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 
-use crate::wire::apis::config_resources::resource;
+use crate::wire::apis::config_resources::{self, Alteration};
 use crate::wire::apis::text;
 use crate::wire::broker::{Broker, ConfigChange, ConfigEdit, ConfigOperation, Refusal};
 use crate::wire::error_code::ErrorCode;
@@ -29,47 +29,25 @@ impl<S: Broker> Api<S> for IncrementalAlterConfigs {
         _call: Call,
         request: IncrementalAlterConfigsRequest,
     ) -> IncrementalAlterConfigsResponse {
-        let mut seen = HashMap::new();
-        for asked in &request.resources {
-            *seen
-                .entry((asked.resource_type, asked.resource_name.clone()))
-                .or_insert(0) += 1;
-        }
-        let mut responses = Vec::with_capacity(request.resources.len());
-        for asked in request.resources {
-            let (kind, name) = (asked.resource_type, asked.resource_name.clone());
+        let asked = request.resources.into_iter().map(|asked| Alteration {
+            kind: asked.resource_type,
+            name: asked.resource_name.clone(),
+            change: edits(asked).map(ConfigChange::Edit),
+        });
+        let outcomes = config_resources::alter(&*broker, asked.collect(), request.validate_only).await;
+        let responses = outcomes.into_iter().map(|(kind, name, outcome)| {
             let response = AlterConfigsResourceResponse::default()
                 .with_resource_type(kind)
-                .with_resource_name(name.clone());
-            let outcome = if seen.get(&(kind, name)).is_some_and(|count| *count > 1) {
-                Err(Refusal::new(
-                    ErrorCode::InvalidRequest,
-                    "Each resource must appear at most once.",
-                ))
-            } else {
-                alter(&*broker, asked, request.validate_only).await
-            };
-            responses.push(match outcome {
+                .with_resource_name(name);
+            match outcome {
                 Ok(()) => response.with_error_message(None),
                 Err(refusal) => response
                     .with_error_code(refusal.code.code())
                     .with_error_message(Some(text(refusal.message))),
-            });
-        }
-        IncrementalAlterConfigsResponse::default().with_responses(responses)
+            }
+        });
+        IncrementalAlterConfigsResponse::default().with_responses(responses.collect())
     }
-}
-
-async fn alter<S: Broker>(
-    broker: &S,
-    asked: AlterConfigsResource,
-    validate_only: bool,
-) -> Result<(), Refusal> {
-    let resource = resource(broker, asked.resource_type, &asked.resource_name)?;
-    let edits = edits(asked)?;
-    broker
-        .alter_config(resource, ConfigChange::Edit(edits), validate_only)
-        .await
 }
 
 fn edits(asked: AlterConfigsResource) -> Result<Vec<ConfigEdit>, Refusal> {
