@@ -4,8 +4,11 @@
 //! Refusing is fine, and the usual outcome.
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidemark::engine::Engine;
+use tidemark::engine::offline::AtRest;
+use tidemark::engine::store::{Batch, Store, Table};
 use tidemark::log::append::Origin;
 use tidemark::log::batch::{self, BatchHeader};
 use tidemark::log::checkpoints::{self, MetaProperties};
@@ -19,11 +22,12 @@ use tidemark::log::read::Isolation;
 use tidemark::log::records::{self, OpenBatch, RecordWriter};
 use tidemark::log::validate::{self, AppendRules};
 use tidemark::log::{inspect, snapshot, txn_index};
+use tidemark::resource::contract::DesiredTopic;
 use tidemark::resource::settings::TopicSettings;
 use tidemark::telemetry::clock::ManualClock;
 use tidemark::wire::apis;
 use tidemark::wire::frame;
-use tidemark::wire::registry::{CallError, Table};
+use tidemark::wire::registry::{CallError, Table as ApiTable};
 
 /// The most a compressed batch may grow to here, bytes.
 const DECOMPRESSED: usize = 1 << 20;
@@ -43,7 +47,7 @@ const NOW: i64 = 1_700_000_000_000;
 /// The walk and the decoder must agree on how long the body is: the decoder trusts what the walk has passed.
 pub fn request_frame(bytes: &[u8]) {
     thread_local! {
-        static TABLE: Table<Engine> = Table::new(apis::all::<Engine>());
+        static TABLE: ApiTable<Engine> = ApiTable::new(apis::all::<Engine>());
     }
     if let Some(prefix) = bytes.first_chunk::<4>() {
         let _ = frame::frame_length(*prefix, 100 << 20);
@@ -263,4 +267,107 @@ fn one_record() -> Vec<u8> {
         record_count: 1,
     };
     batch::encode(&header, &records.into_bytes())
+}
+
+/// A state store that anyone may have written: opened, read as the engine reads it, written to and opened again.
+///
+/// A first byte says which. An even one: the rest are entries, each a number into [`Table::ALL`], two lengths of a byte and of two, key and
+/// value. An odd one: the rest are changes to the file of a sound store, each a place of three bytes, a length of a byte, and so much content.
+pub fn state_store(bytes: &[u8]) {
+    let Some((head, rest)) = bytes.split_first() else {
+        return;
+    };
+    let Ok(home) = tempfile::tempdir() else { return };
+    let data = home.path().join("data");
+    if std::fs::create_dir_all(data.join("logs")).is_err() {
+        return;
+    }
+    let path = data.join("state.redb");
+    if head & 1 == 0 {
+        let Ok(store) = Store::open(&path) else { return };
+        let _ = store.write_blocking(entries(rest));
+        store.close();
+    } else {
+        let mut file = sound_store();
+        change(&mut file, rest);
+        if std::fs::write(&path, file).is_err() {
+            return;
+        }
+    }
+    look_at_rest(&data, &home.path().join("scratch"));
+    if let Ok(store) = Store::open(&path) {
+        for table in Table::ALL {
+            let _ = store.scan(table);
+        }
+        let mut batch = Batch::new();
+        batch.put(Table::Engine, "after", "all that");
+        if store.write_blocking(batch).is_ok() {
+            let read = store.get(Table::Engine, b"after");
+            assert_eq!(read.ok().flatten().as_deref(), Some(&b"all that"[..]));
+        }
+        store.close();
+    }
+}
+
+/// What an engine that starts, and `tidemark plan --data`, would make of the entries.
+fn look_at_rest(data: &Path, scratch: &Path) {
+    if std::fs::create_dir(scratch).is_err() {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let Ok(runtime) = runtime else { return };
+    runtime.block_on(async {
+        let clock = Arc::new(ManualClock::at(NOW));
+        if let Ok(rest) = AtRest::open(data, scratch, Duration::from_secs(300), clock) {
+            let _ = rest.plan("orders", &DesiredTopic::default());
+        }
+    });
+}
+
+fn entries(mut rest: &[u8]) -> Batch {
+    let mut batch = Batch::new();
+    while let Some((head, behind)) = rest.split_first_chunk::<4>() {
+        let [table, key, high, low] = *head;
+        let (key, behind) = behind.split_at(usize::from(key).min(behind.len()));
+        let length = usize::from(u16::from_be_bytes([high, low])).min(behind.len());
+        let (value, behind) = behind.split_at(length);
+        batch.put(Table::ALL[usize::from(table) % Table::ALL.len()], key, value);
+        rest = behind;
+    }
+    batch
+}
+
+/// The file of a store with an entry or two in each table, as a clean stop leaves it.
+fn sound_store() -> Vec<u8> {
+    thread_local! {
+        static SOUND: Vec<u8> = make_sound_store().unwrap_or_default();
+    }
+    SOUND.with(Clone::clone)
+}
+
+fn make_sound_store() -> Option<Vec<u8>> {
+    let home = tempfile::tempdir().ok()?;
+    let path = home.path().join("state.redb");
+    let store = Store::open(&path).ok()?;
+    for round in 0..3 {
+        let mut batch = Batch::new();
+        for table in Table::ALL {
+            batch.put(table, format!("key {round}"), "value ".repeat(20));
+        }
+        store.write_blocking(batch).ok()?;
+    }
+    store.close();
+    std::fs::read(path).ok()
+}
+
+fn change(file: &mut [u8], mut rest: &[u8]) {
+    while let Some((head, behind)) = rest.split_first_chunk::<4>() {
+        let [high, middle, low, length] = *head;
+        let (content, behind) = behind.split_at(usize::from(length).min(behind.len()));
+        let at = u32::from_be_bytes([0, high, middle, low]) as usize % file.len().max(1);
+        for (place, byte) in file.iter_mut().skip(at).zip(content) {
+            *place = *byte;
+        }
+        rest = behind;
+    }
 }

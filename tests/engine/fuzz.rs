@@ -218,6 +218,11 @@ fn compressed_batches() -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// The inputs that are kept for a target, and those that are made here.
+fn seeds(name: &str, made: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    [corpus(name), made].concat()
+}
+
 #[test]
 fn requests() {
     run(
@@ -230,15 +235,20 @@ fn requests() {
 
 #[test]
 fn records() {
-    let seeds = [sound_batches(), compressed_batches()].concat();
-    run("record_batches", &seeds, 10_000, entry_points::record_batches);
+    let made = [sound_batches(), compressed_batches()].concat();
+    run(
+        "record_batches",
+        &seeds("record_batches", made),
+        10_000,
+        entry_points::record_batches,
+    );
 }
 
 #[test]
 fn directories() {
     run(
         "partition_directory",
-        &sound_directories(),
+        &seeds("partition_directory", sound_directories()),
         500,
         entry_points::partition_directory,
     );
@@ -246,7 +256,7 @@ fn directories() {
 
 #[test]
 fn files_beside_the_segments() {
-    let seeds: Vec<Vec<u8>> = [
+    let mut made: Vec<Vec<u8>> = [
         "0\n2\nevents 0 17\nevents 1 9\n",
         "0\n2\n1 0\n4 12\n",
         "version: 0\ntopic_id: OqBYWRP9RRio22307b_IHA",
@@ -254,9 +264,45 @@ fn files_beside_the_segments() {
     ]
     .map(|text| text.as_bytes().to_vec())
     .to_vec();
-    let mut seeds = seeds;
     // A producer snapshot: version, checksum, no producers; and an aborted transaction.
-    seeds.push(vec![0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
-    seeds.push([&[0, 0][..], &7_i64.to_be_bytes(), &[0; 24]].concat());
-    run("side_files", &seeds, 20_000, entry_points::side_files);
+    made.push(vec![0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+    made.push([&[0, 0][..], &7_i64.to_be_bytes(), &[0; 24]].concat());
+    run(
+        "side_files",
+        &seeds("side_files", made),
+        20_000,
+        entry_points::side_files,
+    );
+}
+
+#[test]
+fn state() {
+    let topic = r#"{"name":"orders","id":"3aa05859-13fd-4518-a8db-6df4edbfc81c","partitions":2,"directories":2,"createdMs":1}"#;
+    let mut entries = vec![0];
+    push_entry(&mut entries, 0, b"orders", topic.as_bytes());
+    push_entry(&mut entries, 4, b"orders-0", b"17");
+    let group = r#"{"kind":"classic","protocolType":"consumer","generation":3,"protocolName":"range","leader":"m","stateSinceMs":5,"members":[]}"#;
+    push_entry(&mut entries, 8, b"\0\0\0\x01g", group.as_bytes());
+    let position = b"\0\0\0\x01g\0\0\0\x06orders\0\0\0\0";
+    push_entry(
+        &mut entries,
+        9,
+        position,
+        &[&[0, 0, 0, 0, 0, 0, 0, 7][..], &[0; 36]].concat(),
+    );
+    push_entry(&mut entries, 10, position, b"{}");
+    let changes = vec![1, 0, 0, 9, 1, 0xff, 0, 0x10, 0, 4, 0, 0, 0, 0];
+    run(
+        "state_store",
+        &seeds("state_store", vec![entries, changes, vec![0], vec![1]]),
+        250,
+        entry_points::state_store,
+    );
+}
+
+fn push_entry(input: &mut Vec<u8>, table: u8, key: &[u8], value: &[u8]) {
+    input.extend([table, u8::try_from(key.len()).unwrap()]);
+    input.extend(u16::try_from(value.len()).unwrap().to_be_bytes());
+    input.extend(key);
+    input.extend(value);
 }

@@ -270,6 +270,35 @@ async fn a_member_goes_on_after_a_restart() {
     assert_eq!(node.positions.describe("g").unwrap().state, "Empty");
 }
 
+/// Many who commit at once share the flush: on a disk that takes ten milliseconds for one, a thousand commits do not take ten seconds.
+#[tokio::test]
+async fn a_thousand_commits_at_once_take_a_few_transactions() {
+    let node = Node::new();
+    assert_eq!(node.commit("before", 0, 1).await, None);
+    let before = node.store.transactions();
+    let commits = (0..1_000).map(|number| {
+        let node = &node;
+        async move { node.commit(&format!("group-{}", number / 4), number % 4, 7).await }
+    });
+    let results = futures::future::join_all(commits).await;
+    assert!(results.iter().all(Option::is_none));
+    // Whatever was asked for while one transaction is under way goes into the next.
+    let taken = node.store.transactions() - before;
+    assert!((1..=3).contains(&taken), "{taken} transactions");
+    let node = node.restart().await;
+    assert!((0..250).all(|group| node.committed(&format!("group-{group}"), 3) == Some(7)));
+}
+
+#[tokio::test]
+async fn one_after_the_other_each_takes_its_own() {
+    let node = Node::new();
+    let before = node.store.transactions();
+    for offset in 0..20 {
+        assert_eq!(node.commit("g", 0, offset).await, None);
+    }
+    assert_eq!(node.store.transactions() - before, 20);
+}
+
 #[tokio::test]
 async fn the_timer_wakes_by_itself() {
     let directory = tempfile::tempdir().unwrap();

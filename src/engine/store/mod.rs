@@ -10,8 +10,10 @@
 mod tables;
 mod writer;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use redb::{Database, ReadableDatabase, ReadableTable};
@@ -158,6 +160,8 @@ struct Shared {
     /// `None` while the file could not be opened after a fault, or could not be created on a full disk.
     database: RwLock<Option<Database>>,
     writer: parking_lot::Mutex<Option<std::thread::JoinHandle<()>>>,
+    /// Transactions made durable so far.
+    transactions: AtomicU64,
 }
 
 impl Store {
@@ -166,7 +170,7 @@ impl Store {
     /// On a disk too full to create it the store is empty and answers every write with [`StoreError::Full`] until there is
     /// room: an engine whose disk is full must come up so that retention can free it.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let database = match writer::open(path) {
+        let database = match sound(path, || writer::open(path)) {
             Ok(database) => Some(database),
             Err(StoreError::Full { .. }) if !path.exists() => None,
             Err(error) => return Err(error),
@@ -176,6 +180,7 @@ impl Store {
             path: path.to_path_buf(),
             database: RwLock::new(database),
             writer: parking_lot::Mutex::new(None),
+            transactions: AtomicU64::new(0),
         });
         let (jobs, receiver) = tokio::sync::mpsc::unbounded_channel();
         let writer = {
@@ -214,6 +219,11 @@ impl Store {
             .send(Job::Write(batch, Reply::Blocking(sender)))
             .map_err(|_| StoreError::Closed)?;
         receiver.recv().map_err(|_| StoreError::Closed)?
+    }
+
+    /// How many transactions were made durable since the store was opened; each costs one flush of the disk, whatever it holds.
+    pub fn transactions(&self) -> u64 {
+        self.shared.transactions.load(Ordering::Relaxed)
     }
 
     /// The value of one key.
@@ -261,13 +271,30 @@ impl Store {
         let Some(database) = database.as_ref() else {
             return Ok(None);
         };
-        let transaction = database.begin_read().map_err(|error| failed(error.to_string()))?;
-        match transaction.open_table(table.definition()) {
-            Ok(table) => read(&table).map(Some).map_err(|error| failed(error.to_string())),
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
-            Err(error) => Err(failed(error.to_string())),
-        }
+        sound(&self.shared.path, || {
+            let transaction = database.begin_read().map_err(|error| failed(error.to_string()))?;
+            match transaction.open_table(table.definition()) {
+                Ok(table) => read(&table).map(Some).map_err(|error| failed(error.to_string())),
+                Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+                Err(error) => Err(failed(error.to_string())),
+            }
+        })
     }
+}
+
+/// Runs what touches the file. redb panics where a page holds what it never wrote; damage is a refusal here, in words.
+fn sound<T>(path: &Path, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let reason = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("no reason given");
+        Err(StoreError::Unreadable {
+            path: path.to_path_buf(),
+            reason: format!("the file is damaged ({reason})"),
+        })
+    })
 }
 
 #[cfg(test)]

@@ -82,6 +82,41 @@ fn a_file_that_is_no_store_is_left_as_it_is() {
     }
 }
 
+/// Whatever a page says, the answer is a refusal in words and no end of the process.
+#[test]
+fn damage_within_a_store_is_refused_or_read_around() {
+    let temporary = tempfile::tempdir().unwrap();
+    let path = temporary.path().join("state.redb");
+    let store = Store::open(&path).unwrap();
+    for number in 0..50 {
+        let batch = put(Table::CommittedOffsets, &format!("{number:04}"), &"x".repeat(300));
+        store.write_blocking(batch).unwrap();
+    }
+    store.close();
+    let whole = std::fs::read(&path).unwrap();
+    let mut refused = 0;
+    for page in 1..whole.len() / 4096 {
+        let mut damaged = whole.clone();
+        let page = &mut damaged[page * 4096..(page + 1) * 4096];
+        if page.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        page.fill(0xa5);
+        std::fs::write(&path, &damaged).unwrap();
+        let read = Store::open(&path).and_then(|store| {
+            let read = store.scan(Table::CommittedOffsets);
+            let written = store.write_blocking(put(Table::Engine, "a", "1"));
+            store.close();
+            read.and(written)
+        });
+        if let Err(error) = read {
+            assert!(error.to_string().contains("state.redb"), "{error}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 0, "no page of the file matters");
+}
+
 #[test]
 fn a_half_made_store_is_made_anew() {
     let temporary = tempfile::tempdir().unwrap();

@@ -2,12 +2,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use redb::{Database, Durability, ReadableTable};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
-use super::{Batch, Operation, Shared, StoreError};
+use super::{Batch, Operation, Shared, StoreError, sound};
 
 /// Operations after which a shared transaction is closed, so that nobody waits for an endless one.
 const MOST_OPERATIONS: usize = 16_384;
@@ -74,7 +75,18 @@ pub(super) fn run(shared: &Shared, mut jobs: UnboundedReceiver<Job>) {
     }
     jobs.close();
     // Dropping the database marks it cleanly closed, which spares the next start a walk over its pages.
-    *shared.database.write() = None;
+    close(shared);
+}
+
+fn close(shared: &Shared) {
+    let database = shared.database.write().take();
+    let closed = sound(&shared.path, || {
+        drop(database);
+        Ok(())
+    });
+    if let Err(error) = closed {
+        tracing::error!(%error, "the state store could not be closed in order");
+    }
 }
 
 fn commit_or_recover(shared: &Shared, batches: &[Batch]) -> Result<(), StoreError> {
@@ -100,15 +112,15 @@ fn ensure_open(shared: &Shared) -> Result<(), StoreError> {
     if shared.database.read().is_some() {
         return Ok(());
     }
-    let database = open(&shared.path)?;
+    let database = sound(&shared.path, || open(&shared.path))?;
     *shared.database.write() = Some(database);
     Ok(())
 }
 
 fn reopen(shared: &Shared) {
+    close(shared);
     let mut database = shared.database.write();
-    *database = None;
-    match open(&shared.path) {
+    match sound(&shared.path, || open(&shared.path)) {
         Ok(opened) => *database = Some(opened),
         Err(error) => {
             tracing::error!(%error, "the state store could not be opened again; it is tried at the next write")
@@ -121,7 +133,11 @@ fn commit(shared: &Shared, batches: &[Batch]) -> Result<(), StoreError> {
     let Some(database) = database.as_ref() else {
         return Err(StoreError::Closed);
     };
-    transact(database, batches).map_err(|error| classify(&shared.path, error))
+    sound(&shared.path, || {
+        transact(database, batches).map_err(|error| classify(&shared.path, error))
+    })?;
+    shared.transactions.fetch_add(1, Ordering::Relaxed);
+    Ok(())
 }
 
 fn transact(database: &Database, batches: &[Batch]) -> Result<(), redb::Error> {
