@@ -50,14 +50,14 @@ impl PartitionLog {
     /// See [`AppendError`]; nothing was appended then.
     pub fn append(&self, records: &[u8], leader_epoch: i32, origin: Origin) -> Result<Appended, AppendError> {
         let appended = self.append_buffered(records, leader_epoch, origin)?;
-        if self.durability == Durability::Ack {
+        if self.durability == Durability::Ack || self.flush_is_wanted() {
             self.commit(appended.last_offset.saturating_add(1))?;
         }
         Ok(appended)
     }
 
-    /// As [`PartitionLog::append`], and returns as soon as the bytes are in the page cache, whatever the durability;
-    /// [`PartitionLog::commit`] is the other half.
+    /// As [`PartitionLog::append`], and returns as soon as the bytes are in the page cache, whatever the durability and
+    /// `flush.messages`; [`PartitionLog::commit`] is the other half, where one of them asks for it.
     ///
     /// # Errors
     /// See [`AppendError`].
@@ -112,13 +112,9 @@ impl PartitionLog {
         }
         let view = self.write(&mut writer, &batch, now_ms)?;
         let log_start_offset = view.log_start;
-        let unflushed = view.log_end.saturating_sub(view.recovery_point);
         drop(view);
         drop(writer);
         self.waiters.wake();
-        if unflushed >= settings.flush_messages {
-            self.flush()?;
-        }
         Ok(Appended {
             base_offset,
             last_offset,

@@ -62,6 +62,17 @@ impl PartitionLog {
             && now_ms.saturating_sub(view.last_flush_ms) >= flush_ms
     }
 
+    /// Whether `flush.messages` asks for a flush before the last append is acknowledged.
+    pub fn flush_is_wanted(&self) -> bool {
+        let most = self.settings.load().flush_messages;
+        // By far the most topics have none: they are spared the lock.
+        if most == i64::MAX {
+            return false;
+        }
+        let view = self.view.lock();
+        view.phase == Phase::Open && view.log_end.saturating_sub(view.recovery_point) >= most
+    }
+
     fn flush_extent(&self, extent: Extent, wanted: i64) -> Result<(), LogError> {
         let flushing = self.flushing.lock();
         let (bases, through, directory_dirty) = {
@@ -123,6 +134,7 @@ impl PartitionLog {
     /// Fsyncs the files of segments. Of the active one only the log: its indexes are made anew after a crash anyway, because the
     /// segment that holds the recovery point is always read again.
     fn sync_segments(&self, segments: &[(i64, bool)]) -> Result<(), LogError> {
+        fail::fail_point!("log::before-fsync");
         for (base_offset, active) in segments {
             let mut files = vec![SegmentFile::Log];
             if !active {

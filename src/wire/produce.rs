@@ -219,10 +219,11 @@ pub(crate) async fn answer<S: Broker>(service: &Arc<S>, call: &Call, body: &[u8]
         }
     }
     service.metrics().bytes_in.inc_by(bytes);
-    if asked.acks != 0
-        && !appended.is_empty()
-        && let Err(refusal) = service.make_durable(&appended).await
-    {
+    let mut durable = flush_where_wanted(&appended).await;
+    if asked.acks != 0 && !appended.is_empty() && durable.is_ok() {
+        durable = service.make_durable(&appended).await;
+    }
+    if let Err(refusal) = durable {
         for outcome in &mut outcomes {
             if outcome.is_ok() {
                 *outcome = Err(refusal.clone().into());
@@ -239,6 +240,24 @@ pub(crate) async fn answer<S: Broker>(service: &Arc<S>, call: &Call, body: &[u8]
         };
     }
     write(call, &asked, &outcomes, failed).map_err(Ended::from)
+}
+
+/// Flushes where `flush.messages` asks for it, on threads that may wait for a disk: those of the connections serve others meanwhile.
+async fn flush_where_wanted(appended: &[(Arc<Partition>, i64)]) -> Result<(), Refusal> {
+    let wanted = appended.iter().filter_map(|(partition, log_end)| {
+        let log = partition.log()?;
+        log.flush_is_wanted().then(|| (Arc::clone(log), *log_end))
+    });
+    let flushes: Vec<_> = wanted
+        .map(|(log, log_end)| tokio::task::spawn_blocking(move || log.commit(log_end)))
+        .collect();
+    for flush in flushes {
+        match flush.await {
+            Ok(flushed) => flushed.map_err(|error| Refusal::from(&error))?,
+            Err(error) => return Err(Refusal::new(ErrorCode::KafkaStorageError, error.to_string())),
+        }
+    }
+    Ok(())
 }
 
 /// What keeps a request from being taken as a whole.

@@ -34,3 +34,5 @@ mod open_transaction;
 mod readers;
 mod scene;
 mod segments;
+#[cfg(feature = "failpoints")]
+mod slow_disk;

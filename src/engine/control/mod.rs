@@ -98,7 +98,12 @@ impl Control {
             .route("/v1/retention/clock", post(topics::confirm_clock))
             .route("/v1/events", get(events::stream));
         #[cfg(feature = "failpoints")]
-        let guarded = guarded.route("/v1/failpoints/{point}/{hits}", post(failpoints::arm));
+        let guarded = guarded
+            .route("/v1/failpoints/{point}/{hits}", post(failpoints::arm))
+            .route(
+                "/v1/failpoints/{point}",
+                axum::routing::put(failpoints::hold).delete(failpoints::release),
+            );
         let guarded = guarded.layer(axum::middleware::from_fn_with_state(
             self.clone(),
             auth::require_token,
