@@ -1,7 +1,7 @@
 //! Figures that the engine keeps anyway, read when somebody scrapes.
 //!
 //! A series that names a topic, partition or group costs memory wherever it is stored, so each name has at most
-//! [`MOST_SERIES`] of them; how many were left out is a series of its own.
+//! [`MOST_SERIES`] of them, and none whose labels are longer than [`LONGEST_LABEL`]; how many were left out is a series of its own.
 use std::fmt;
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
@@ -12,14 +12,26 @@ use prometheus_client::metrics::MetricType;
 
 use crate::engine::Engine;
 use crate::resource::contract::ReaderKind;
-use crate::retention::Standing;
+use crate::retention::{Known, Standing};
 use crate::telemetry::metrics::MOST_SERIES;
+
+/// The longest label value, bytes: Kafka's topic names end at 249, groups have no bound of their own.
+const LONGEST_LABEL: usize = 256;
 
 /// Reads the engine at each scrape.
 #[derive(Debug)]
 pub(crate) struct Scrape(pub Weak<Engine>);
 
 type Labels = Vec<(&'static str, String)>;
+
+/// Every state a group can be in, by the protocol its members speak.
+const GROUP_STATES: &[(&str, &[&str])] = &[
+    (
+        "classic",
+        &["Empty", "PreparingRebalance", "CompletingRebalance", "Stable"],
+    ),
+    ("consumer", &["Empty", "Assigning", "Reconciling", "Stable"]),
+];
 
 #[derive(Debug, Default)]
 struct Gauges {
@@ -29,6 +41,9 @@ struct Gauges {
     size: Vec<(Labels, i64)>,
     segments: Vec<(Labels, i64)>,
     blocked: Vec<(Labels, i64)>,
+    groups: Vec<(Labels, i64)>,
+    members: Vec<(Labels, i64)>,
+    committed: Vec<(Labels, i64)>,
     lag: Vec<(Labels, i64)>,
     headroom: Vec<(Labels, f64)>,
     headroom_bytes: Vec<(Labels, i64)>,
@@ -38,7 +53,8 @@ struct Gauges {
 
 impl Gauges {
     fn push<T>(series: &mut Vec<(Labels, T)>, left_out: &mut i64, labels: Labels, value: T) {
-        if series.len() < MOST_SERIES {
+        let fits = labels.iter().all(|(_, value)| value.len() <= LONGEST_LABEL);
+        if fits && series.len() < MOST_SERIES {
             series.push((labels, value));
         } else {
             *left_out += 1;
@@ -56,6 +72,7 @@ impl Gauges {
                 .push((vec![("reason", "clock_jump".to_owned())], 1));
         }
         let mut left_out = 0;
+        gauges.collect_groups(engine, &mut left_out);
         for topic in engine.catalog.snapshot().iter() {
             let name = &topic.record.name;
             for (partition, log) in topic.logs() {
@@ -89,6 +106,30 @@ impl Gauges {
         gauges
     }
 
+    /// How many groups there are of each kind and state, all of them told, and the members of each.
+    fn collect_groups(&mut self, engine: &Engine, left_out: &mut i64) {
+        let groups = engine.positions.groups();
+        for (protocol, states) in GROUP_STATES {
+            for state in *states {
+                let count = groups
+                    .iter()
+                    .filter(|group| group.kind == *protocol && group.state == *state)
+                    .count();
+                let labels = vec![
+                    ("protocol", (*protocol).to_owned()),
+                    ("state", (*state).to_owned()),
+                ];
+                self.groups
+                    .push((labels, i64::try_from(count).unwrap_or(i64::MAX)));
+            }
+        }
+        for group in groups {
+            let labels = vec![("group", group.id.to_string())];
+            let members = i64::try_from(group.members).unwrap_or(i64::MAX);
+            Self::push(&mut self.members, left_out, labels, members);
+        }
+    }
+
     fn collect_readers(
         &mut self,
         engine: &Engine,
@@ -116,13 +157,19 @@ impl Gauges {
                     .saturating_sub(standing.next_offset(bounds.log_start))
                     .max(0);
                 if reader.kind != ReaderKind::Fetcher {
+                    if let Known::At(committed) = reader.position(partition).known {
+                        Self::push(&mut self.committed, left_out, labels(), committed);
+                    }
                     Self::push(&mut self.lag, left_out, labels(), lag);
                 }
                 let Some(left) = engine.headroom_of(topic, partition, &reader, now_ms) else {
                     continue;
                 };
                 if let Some(ms) = left.ms {
-                    #[allow(clippy::cast_precision_loss)]
+                    #[allow(
+                        clippy::cast_precision_loss,
+                        reason = "a gauge in seconds; what is lost is below a millisecond for 285,000 years"
+                    )]
                     Self::push(&mut self.headroom, left_out, labels(), ms as f64 / 1000.0);
                 }
                 if let Some(bytes) = left.bytes {
@@ -172,6 +219,14 @@ impl Collector for Scrape {
             "retention_blocked",
             "What is past its limit and stays, by reason",
             &gauges.blocked,
+        )?;
+        write(out, "group_count", "Groups by protocol and state", &gauges.groups)?;
+        write(out, "group_members", "Members of a group", &gauges.members)?;
+        write(
+            out,
+            "group_committed_offset",
+            "The next offset a group will read",
+            &gauges.committed,
         )?;
         write(out, "group_lag", "Records a group has not read", &gauges.lag)?;
         write(
@@ -223,6 +278,12 @@ impl Collector for Scrape {
             "open_files",
             "Segment files open",
             &count(engine.handles.len()),
+        )?;
+        write(
+            out,
+            "group_held_bytes",
+            "Memory that groups and their positions hold",
+            &count(engine.positions.held_bytes()),
         )?;
         write(
             out,

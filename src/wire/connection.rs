@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use thiserror::Error;
 use tokio::net::TcpStream;
 
@@ -16,7 +16,7 @@ use crate::wire::apis::api_versions;
 use crate::wire::broker::{Broker, Client};
 use crate::wire::frame::{self, FrameError, LENGTH_BYTES, RequestPrefix};
 use crate::wire::groups::GroupService;
-use crate::wire::limits::{Charge, ELEMENT_BYTES, FREE_FRAME_BYTES};
+use crate::wire::limits::{Charge, FREE_FRAME_BYTES};
 use crate::wire::reader::Reader;
 use crate::wire::registry::{Action, Call, CallError, Entry};
 use crate::wire::reply::{Reply, Writer};
@@ -65,7 +65,7 @@ pub(crate) enum Ended {
 /// A frame without its length, and the memory it is charged for.
 struct Frame {
     body: BytesMut,
-    _charge: Charge,
+    charge: Charge,
 }
 
 /// One connection's state.
@@ -165,10 +165,7 @@ impl<S: Broker + GroupService> Connection<S> {
         };
         let mut body = self.input.split_to(whole);
         let _ = body.split_to(LENGTH_BYTES);
-        Ok(Frame {
-            body,
-            _charge: charge,
-        })
+        Ok(Frame { body, charge })
     }
 
     /// Waits for a request to begin. A quiet connection holds no buffer.
@@ -246,6 +243,7 @@ impl<S: Broker + GroupService> Connection<S> {
             version: prefix.version,
             correlation_id: prefix.correlation_id,
             client: Arc::clone(&self.client),
+            room: Vec::new(),
         };
         let reply = self.reply(&server, entry, call, frame, body_at).await?;
         let failed = reply.failed;
@@ -261,36 +259,30 @@ impl<S: Broker + GroupService> Connection<S> {
         &mut self,
         server: &Arc<Server<S>>,
         entry: &Entry<S>,
-        call: Call,
-        mut frame: Frame,
+        mut call: Call,
+        frame: Frame,
         body_at: usize,
     ) -> Result<Reply, Ended> {
+        let Frame { mut body, charge } = frame;
+        body.advance(body_at);
+        // What waits for others gives its frame back; bytes behind it would hold on to all of it.
+        if body.len() > FREE_FRAME_BYTES && !matches!(entry.action, Action::Produce) {
+            self.input = BytesMut::from(&self.input[..]);
+        }
         match &entry.action {
-            Action::ApiVersions => {
-                let body = frame.body.get(body_at..).unwrap_or_default();
-                Ok(Reply::whole(api_versions::answer(&server.table, &call, body)?))
-            }
+            Action::ApiVersions => Ok(Reply::whole(api_versions::answer(&server.table, &call, &body)?)),
             Action::Produce => {
-                produce::answer(
-                    &server.service,
-                    &call,
-                    frame.body.get(body_at..).unwrap_or_default(),
-                )
-                .await
+                call.room.push(charge);
+                produce::answer(&server.service, &call, &body).await
             }
             Action::Fetch => {
-                let body = frame.body.get(body_at..).unwrap_or_default();
-                let fetch = fetch::answer(server, &mut self.fetch, &call, body);
+                let fetch = fetch::answer(server, &mut self.fetch, &call, body.freeze(), charge);
                 unless_gone(&self.stream, fetch).await
             }
             Action::Answer(handler) => {
-                let _ = frame.body.split_to(body_at);
-                let walked = entry.walk(call.version, &frame.body)?;
-                let _elements = server
-                    .budget
-                    .charge(walked.elements.saturating_mul(ELEMENT_BYTES))
-                    .await;
-                let answer = handler(Arc::clone(&server.service), call, frame.body.freeze());
+                let walked = entry.walk(call.version, &body)?;
+                call.room = vec![charge, server.budget.charge_elements(walked.elements).await];
+                let answer = handler(Arc::clone(&server.service), call, body.freeze());
                 let answer = async { answer.await.map_err(Ended::from) };
                 Ok(Reply::whole(unless_gone(&self.stream, answer).await?))
             }
@@ -298,8 +290,17 @@ impl<S: Broker + GroupService> Connection<S> {
     }
 
     async fn write(&mut self, reply: Reply) -> Result<(), Ended> {
-        let stall = self.server.limits.write_stall;
-        self.writer.write(&self.stream, reply, stall).await
+        let limits = &self.server.limits;
+        let room = self.server.budget.answer(reply.held_bytes());
+        let written = self.writer.write(&self.stream, reply, limits.write_stall);
+        if room.is_some() {
+            return written.await;
+        }
+        // So many answers are held by peers that do not take them that this one may not become another of those.
+        match tokio::time::timeout(limits.crowded_write, written).await {
+            Ok(written) => written,
+            Err(_) => Err(Ended::Stalled),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use crate::wire::client::Client;
 use crate::wire::limits::Limits;
 use crate::wire::test_broker::TestBroker;
+use crate::wire::test_requests::{Ask, batch, codes, produce, until};
 
 /// Far longer than anything here takes; only a hang gets there.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -205,4 +206,47 @@ async fn bodies_that_claim_more_than_they_hold_end_the_connection_without_memory
     }
     assert_eq!(broker_metrics(&broker), 5);
     is_served(address).await;
+}
+
+/// Requests that wait for something else than memory, and answers that nobody takes, hold no room that honest clients wait for.
+#[tokio::test]
+async fn what_is_parked_keeps_no_frame_waiting() {
+    let broker = TestBroker::new();
+    let topic = broker.add("events", 1);
+    let limits = Limits {
+        frame_budget_bytes: 600 << 10,
+        parked_budget_bytes: 300 << 10,
+        ..Limits::default()
+    };
+    let (address, _stop) = broker.serve(limits).await;
+    let mut parked = Vec::new();
+    for at in 0..8 {
+        let mut client = Client::connect(address, "parked").await.unwrap();
+        if at % 2 == 0 {
+            // A hundred KiB of a join that this broker never answers.
+            let protocol = kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol::default()
+                .with_name(crate::wire::apis::text("range"))
+                .with_metadata(vec![0; 100 << 10].into());
+            let join = kafka_protocol::messages::JoinGroupRequest::default()
+                .with_group_id(crate::wire::apis::text("group").into())
+                .with_protocol_type(crate::wire::apis::text("consumer"))
+                .with_protocols(vec![protocol]);
+            client.send(9, &join).await.unwrap();
+        } else {
+            // As much of a fetch, for a day.
+            let ask = Ask {
+                wait_ms: 86_400_000,
+                ..Ask::of(11, vec![(&*topic, 0, 0); 2_000])
+            };
+            client.send(11, &ask.request()).await.unwrap();
+        }
+        parked.push(client);
+    }
+    until(|| broker.fetched.lock().len() == 4).await;
+    for _ in 0..3 {
+        let mut client = Client::connect(address, "honest").await.unwrap();
+        let produced = produce(&mut client, &topic, 9, vec![(0, batch(5, 100 << 10))]);
+        let produced = tokio::time::timeout(DEADLINE, produced).await;
+        assert_eq!(codes(&produced.expect("an honest produce waits"))[0].1, 0);
+    }
 }

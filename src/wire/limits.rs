@@ -2,7 +2,10 @@
 //!
 //! A frame larger than [`FREE_FRAME_BYTES`] waits for its share of a budget before memory is taken for it. Very large
 //! frames have a budget of their own, so that whoever claims many of them keeps only others of that size waiting.
-//! Each connection holds one charge at a time and gives it back by itself or by its deadline, so that no two can wait for each other.
+//! What a frame is decoded into has pools of its own, which are asked for after the frame's: whoever holds of them waits for no other
+//! room, so that no two can wait for each other.
+//! Nothing that waits for something else than memory, a parked fetch or a member in a rebalance, holds room that others wait for: what
+//! it keeps has a budget that nobody waits for. The same goes for answers that their peer does not take.
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +31,12 @@ pub struct Limits {
     pub frame_budget_bytes: usize,
     /// Bytes of larger frames in flight; at least `max_frame_bytes`.
     pub large_frame_budget_bytes: usize,
+    /// Bytes that parked fetches beyond [`FREE_FRAME_BYTES`] hold; one that finds no room is answered at once.
+    pub parked_budget_bytes: usize,
+    /// Bytes of answers beyond [`FREE_FRAME_BYTES`] under way; beyond that a peer has `crowded_write` to take its answer.
+    pub answer_budget_bytes: usize,
+    /// How long an answer may take that finds no room among those under way.
+    pub crowded_write: Duration,
     /// A connection without a request for this long is closed (`connections.max.idle.ms`).
     pub idle: Duration,
     /// A frame that was begun has to be there after this long, plus the time its size takes at `slowest_bytes_per_second`.
@@ -51,6 +60,9 @@ impl Default for Limits {
             max_connections: 16_384,
             frame_budget_bytes: 64 << 20,
             large_frame_budget_bytes: 128 << 20,
+            parked_budget_bytes: 64 << 20,
+            answer_budget_bytes: 128 << 20,
+            crowded_write: Duration::from_secs(1),
             idle: Duration::from_secs(600),
             frame_deadline: Duration::from_secs(20),
             slowest_bytes_per_second: 64 << 10,
@@ -74,7 +86,7 @@ impl Limits {
 
 /// A share of a budget; given back when dropped.
 #[derive(Debug)]
-pub struct Charge(#[allow(dead_code)] Option<OwnedSemaphorePermit>);
+pub struct Charge(#[allow(dead_code, reason = "held for its drop")] Option<OwnedSemaphorePermit>);
 
 impl Charge {
     /// No charge at all.
@@ -88,6 +100,10 @@ impl Charge {
 pub struct Budget {
     ordinary: Pool,
     large: Pool,
+    elements: Pool,
+    many_elements: Pool,
+    parked: Pool,
+    answers: Pool,
 }
 
 #[derive(Debug)]
@@ -105,6 +121,13 @@ impl Pool {
         }
     }
 
+    /// The charge if there is room for it now.
+    fn try_charge(&self, bytes: usize) -> Option<Charge> {
+        let kib = u32::try_from(bytes.div_ceil(1 << 10)).ok()?;
+        let permit = Arc::clone(&self.semaphore).try_acquire_many_owned(kib).ok()?;
+        Some(Charge(Some(permit)))
+    }
+
     async fn charge(&self, bytes: usize) -> Charge {
         // A single charge beyond the whole pool would wait for ever; it is let through alone instead.
         let kib = u32::try_from(bytes.div_ceil(1 << 10))
@@ -120,10 +143,44 @@ impl Budget {
         Self {
             ordinary: Pool::new(limits.frame_budget_bytes),
             large: Pool::new(limits.large_frame_budget_bytes.max(limits.max_frame_bytes)),
+            elements: Pool::new(limits.frame_budget_bytes),
+            many_elements: Pool::new(limits.large_frame_budget_bytes),
+            parked: Pool::new(limits.parked_budget_bytes),
+            answers: Pool::new(limits.answer_budget_bytes),
         }
     }
 
-    /// Waits for room for `bytes`.
+    /// Room for a request of `bytes` to wait in, if there is some.
+    pub fn park(&self, bytes: usize) -> Option<Charge> {
+        if bytes <= FREE_FRAME_BYTES {
+            Some(Charge(None))
+        } else {
+            self.parked.try_charge(bytes)
+        }
+    }
+
+    /// Room for an answer of `bytes` to be under way, if there is some.
+    pub fn answer(&self, bytes: usize) -> Option<Charge> {
+        if bytes <= FREE_FRAME_BYTES {
+            Some(Charge(None))
+        } else {
+            self.answers.try_charge(bytes)
+        }
+    }
+
+    /// Waits for room for what a frame of `count` elements is decoded into.
+    pub async fn charge_elements(&self, count: usize) -> Charge {
+        let bytes = count.saturating_mul(ELEMENT_BYTES);
+        if bytes <= FREE_FRAME_BYTES {
+            Charge(None)
+        } else if bytes <= LARGE_FRAME_BYTES {
+            self.elements.charge(bytes).await
+        } else {
+            self.many_elements.charge(bytes).await
+        }
+    }
+
+    /// Waits for room for a frame of `bytes`.
     pub async fn charge(&self, bytes: usize) -> Charge {
         if bytes <= FREE_FRAME_BYTES {
             Charge(None)

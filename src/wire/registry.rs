@@ -12,11 +12,12 @@ use thiserror::Error;
 
 use crate::wire::broker::Client;
 use crate::wire::frame;
+use crate::wire::limits::Charge;
 use crate::wire::reader::Reader;
 use crate::wire::schema::{self, MAX_ELEMENTS, Malformed, Schema, Walked};
 
 /// One request on its way through a handler.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Call {
     /// The version asked for; within the API's range.
     pub version: i16,
@@ -24,6 +25,9 @@ pub struct Call {
     pub correlation_id: i32,
     /// Who asks.
     pub client: Arc<Client>,
+    /// Room for the request in the budget of the connections. A handler that waits for other clients drops its call before, and
+    /// keeps no part of the frame.
+    pub room: Vec<Charge>,
 }
 
 /// An API whose messages come from the protocol crate.

@@ -67,6 +67,17 @@ impl Reply {
         }
     }
 
+    /// Bytes of ours in it.
+    pub fn held_bytes(&self) -> usize {
+        let parts = self.parts.iter();
+        parts
+            .map(|part| match part {
+                Part::Bytes(bytes) => bytes.len(),
+                Part::File(_) => 0,
+            })
+            .sum()
+    }
+
     /// No answer.
     pub fn none() -> Self {
         Self {

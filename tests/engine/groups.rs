@@ -122,6 +122,44 @@ async fn members_join_share_and_leave() {
     assert_eq!(committed(&mut scene.kafka, "g", "t", 0).await.0, -1);
 }
 
+/// Members, states, positions and lag as whoever watches the engine sees them.
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_are_told_by_protocol_state_members_and_lag() {
+    let mut scene = scene().await;
+    scene.ten_days("t", 0).await;
+    scene.kafka.commit("simple", "t", 0, 5).await.unwrap();
+    let long = "x".repeat(300);
+    scene.kafka.commit(&long, "t", 0, 5).await.unwrap();
+    let mut member = Member::new(address(&scene), "g", "t").await;
+    in_time(&scene, member.join()).await;
+    let all = assignment("t", &[0, 1, 2, 3]);
+    member.sync(vec![(member.id.clone(), all)]).await;
+    assert_eq!(member.commit(0, 90).await, 0);
+    let mut newer = Consumer::join(address(&scene), "new", "n", "t").await;
+    newer.beat().await;
+    let metrics = scene.metrics().await;
+    for line in [
+        "group_count{protocol=\"classic\",state=\"Stable\"} 1",
+        "group_count{protocol=\"classic\",state=\"Empty\"} 2",
+        "group_count{protocol=\"classic\",state=\"PreparingRebalance\"} 0",
+        "group_count{protocol=\"consumer\",state=\"Stable\"} 1",
+        "group_members{group=\"g\"} 1",
+        "group_members{group=\"new\"} 1",
+        "group_members{group=\"simple\"} 0",
+        "group_committed_offset{group=\"simple\",topic=\"t\",partition=\"0\"} 5",
+        "group_lag{group=\"simple\",topic=\"t\",partition=\"0\"} 95",
+        "group_lag{group=\"g\",topic=\"t\",partition=\"0\"} 10",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
+    }
+    // A name without end is no label; that something is left out is told.
+    assert!(!metrics.contains(&long));
+    let left_out = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("series_left_out "));
+    assert!(left_out.unwrap().parse::<i64>().unwrap() > 0);
+}
+
 /// A session ends by the engine's clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_member_is_removed() {

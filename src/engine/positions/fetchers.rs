@@ -18,8 +18,12 @@ use crate::wire::groups::output::Now;
 
 /// How long a fetch says that somebody reads.
 pub const REMEMBERED_MS: i64 = 600_000;
-/// Positions kept in all. A client would have to open thousands of connections to reach it.
-const MOST_POSITIONS: usize = 1_000_000;
+/// What all of it may hold in memory, bytes: about a million positions. Names are chosen by clients, so they are counted too.
+const MOST_BYTES: usize = 128 << 20;
+/// A client id and address without its texts, a connection, and a topic of one, in bytes.
+const HOLDER: usize = 256;
+/// A position, in bytes.
+const POSITION: usize = 96;
 const SHARDS: usize = 16;
 
 /// A position a connection fetched from.
@@ -49,7 +53,36 @@ struct Source {
     speakers: HashMap<(Arc<str>, Speaker), i64>,
 }
 
-type Shard = HashMap<(Arc<str>, Arc<str>), Source>;
+#[derive(Debug, Default)]
+struct Shard {
+    sources: HashMap<(Arc<str>, Arc<str>), Source>,
+    /// What the sources hold, bytes; told anew by each sweep.
+    held: usize,
+}
+
+fn weight_of_source(client: &Client) -> usize {
+    HOLDER + 2 * (client.id.len() + client.host.len())
+}
+
+fn weight_of_speaker(topic: &str, (group, member): &Speaker) -> usize {
+    HOLDER + topic.len() + group.len() + member.len()
+}
+
+impl Source {
+    fn weight(&self) -> usize {
+        let topics = self
+            .connections
+            .values()
+            .flat_map(|connection| connection.topics.values());
+        let speakers = self.speakers.keys();
+        HOLDER * (1 + self.connections.len())
+            + 2 * self.name.len()
+            + topics.map(|own| HOLDER + POSITION * own.len()).sum::<usize>()
+            + speakers
+                .map(|(topic, speaker)| weight_of_speaker(topic, speaker))
+                .sum::<usize>()
+    }
+}
 
 /// A fetch that moved on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,16 +115,15 @@ pub struct Fetcher {
 pub struct Fetchers {
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
-    positions: AtomicUsize,
+    /// What all shards hold, bytes.
+    held: AtomicUsize,
+    /// [`MOST_BYTES`], or less in a test.
+    most: usize,
 }
 
 impl Default for Fetchers {
     fn default() -> Self {
-        Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
-            positions: AtomicUsize::new(0),
-        }
+        Self::holding_at_most(MOST_BYTES)
     }
 }
 
@@ -109,6 +141,31 @@ fn source(client: &Client) -> Source {
 }
 
 impl Fetchers {
+    fn holding_at_most(most: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            held: AtomicUsize::new(0),
+            most,
+        }
+    }
+
+    /// Takes room for `bytes`, if there is so much left.
+    fn take(&self, held: &mut usize, bytes: usize) -> bool {
+        if self.held.load(Ordering::Relaxed).saturating_add(bytes) > self.most {
+            return false;
+        }
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        *held += bytes;
+        true
+    }
+
+    fn give_back(&self, held: &mut usize, bytes: usize) {
+        let bytes = bytes.min(*held);
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        *held -= bytes;
+    }
+
     fn shard(&self, client: &Client) -> &Mutex<Shard> {
         let hash = self.hasher.hash_one((&client.id, &client.host));
         let index = usize::try_from(hash % SHARDS as u64).unwrap_or(0);
@@ -117,7 +174,7 @@ impl Fetchers {
 
     /// Nobody fetched lately.
     pub fn is_empty(&self) -> bool {
-        self.shards.iter().all(|shard| shard.lock().is_empty())
+        self.shards.iter().all(|shard| shard.lock().sources.is_empty())
     }
 
     /// Takes note of a fetch. Answers the name it is known by, and where it moved.
@@ -128,16 +185,25 @@ impl Fetchers {
         now: Now,
     ) -> Option<(Arc<str>, Vec<Moved>)> {
         let mut shard = self.shard(client).lock();
-        let source = shard.entry(key(client)).or_insert_with(|| source(client));
+        let Shard { sources, held } = &mut *shard;
+        let source = self.source(sources, held, client)?;
         let others_closed = source
             .connections
             .iter()
             .any(|(id, connection)| connection.closed && *id != client.connection);
-        let connection = source.connections.entry(client.connection).or_default();
+        let connection = match source.connections.entry(client.connection) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if !self.take(held, HOLDER) => return None,
+            Entry::Vacant(free) => free.insert(Connection::default()),
+        };
         connection.closed = false;
         let mut moved = Vec::new();
         for position in positions {
-            let partitions = connection.topics.entry(position.topic_id).or_default();
+            let partitions = match connection.topics.entry(position.topic_id) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(_) if !self.take(held, HOLDER) => continue,
+                Entry::Vacant(free) => free.insert(BTreeMap::new()),
+            };
             let seen = Seen {
                 offset: position.offset,
                 at_ms: now.monotonic_ms,
@@ -145,11 +211,8 @@ impl Fetchers {
             };
             let before = match partitions.get_mut(&position.partition) {
                 Some(known) => Some(std::mem::replace(known, seen)),
-                None if self.positions.load(Ordering::Relaxed) >= MOST_POSITIONS => continue,
-                None => {
-                    self.positions.fetch_add(1, Ordering::Relaxed);
-                    partitions.insert(position.partition, seen)
-                }
+                None if !self.take(held, POSITION) => continue,
+                None => partitions.insert(position.partition, seen),
             };
             if before.is_none_or(|before| before.offset != position.offset) {
                 moved.push(Moved {
@@ -161,7 +224,7 @@ impl Fetchers {
         }
         if others_closed {
             let removed = supersede(source, client.connection, positions);
-            self.positions.fetch_sub(removed, Ordering::Relaxed);
+            self.give_back(held, removed * POSITION);
         }
         (!moved.is_empty()).then(|| (Arc::clone(&source.name), moved))
     }
@@ -169,7 +232,7 @@ impl Fetchers {
     /// The connection ended.
     pub fn disconnected(&self, client: &Client) {
         let mut shard = self.shard(client).lock();
-        if let Some(source) = shard.get_mut(&key(client))
+        if let Some(source) = shard.sources.get_mut(&key(client))
             && let Some(connection) = source.connections.get_mut(&client.connection)
         {
             connection.closed = true;
@@ -185,13 +248,33 @@ impl Fetchers {
         now_ms: i64,
     ) {
         let mut shard = self.shard(client).lock();
-        let source = shard.entry(key(client)).or_insert_with(|| source(client));
+        let Shard { sources, held } = &mut *shard;
+        let Some(source) = self.source(sources, held, client) else {
+            return;
+        };
         for topic in topics {
-            if source.speakers.len() < MOST_POSITIONS / SHARDS {
-                source
-                    .speakers
-                    .insert((Arc::from(topic), speaker.clone()), now_ms);
+            match source.speakers.entry((Arc::from(topic), speaker.clone())) {
+                Entry::Occupied(mut known) => drop(known.insert(now_ms)),
+                Entry::Vacant(free) => {
+                    if self.take(held, weight_of_speaker(topic, speaker)) {
+                        free.insert(now_ms);
+                    }
+                }
             }
+        }
+    }
+
+    /// The source of a client; `None` where there is no room for one more.
+    fn source<'a>(
+        &self,
+        sources: &'a mut HashMap<(Arc<str>, Arc<str>), Source>,
+        held: &mut usize,
+        client: &Client,
+    ) -> Option<&'a mut Source> {
+        match sources.entry(key(client)) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(_) if !self.take(held, weight_of_source(client)) => None,
+            Entry::Vacant(free) => Some(free.insert(source(client))),
         }
     }
 
@@ -200,7 +283,8 @@ impl Fetchers {
         let since_ms = now_ms.saturating_sub(REMEMBERED_MS);
         let mut found = Vec::new();
         for shard in &self.shards {
-            for ((client_id, host), source) in shard.lock().iter() {
+            let shard = shard.lock();
+            for ((client_id, host), source) in &shard.sources {
                 let mut positions: BTreeMap<i32, Vec<(i64, i64)>> = BTreeMap::new();
                 for connection in source.connections.values() {
                     for (partition, seen) in connection.topics.get(&topic_id).into_iter().flatten() {
@@ -240,14 +324,14 @@ impl Fetchers {
     pub fn sweep(&self, now_ms: i64) -> BTreeSet<(Uuid, Arc<str>)> {
         let since_ms = now_ms.saturating_sub(REMEMBERED_MS);
         let mut gone = BTreeSet::new();
-        let mut removed = 0;
         for shard in &self.shards {
-            shard.lock().retain(|_, source| {
+            let mut shard = shard.lock();
+            let Shard { sources, held } = &mut *shard;
+            sources.retain(|_, source| {
                 for connection in source.connections.values_mut() {
                     connection.topics.retain(|topic, partitions| {
                         let before = partitions.len();
                         partitions.retain(|_, seen| seen.at_ms > since_ms);
-                        removed += before - partitions.len();
                         if partitions.len() < before {
                             gone.insert((*topic, Arc::clone(&source.name)));
                         }
@@ -260,8 +344,10 @@ impl Fetchers {
                 source.speakers.retain(|_, at_ms| *at_ms > since_ms);
                 !source.connections.is_empty() || !source.speakers.is_empty()
             });
+            let (before, now) = (*held, sources.values().map(Source::weight).sum());
+            *held = now;
+            self.held.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         }
-        self.positions.fetch_sub(removed, Ordering::Relaxed);
         gone
     }
 }

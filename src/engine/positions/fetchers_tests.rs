@@ -64,7 +64,7 @@ fn the_last_fetch_counts_for_ten_minutes() {
         [(TOPIC, "kcat@192.0.2.1".into())]
     );
     assert!(fetchers.is_empty());
-    assert_eq!(fetchers.positions.load(Ordering::Relaxed), 0);
+    assert_eq!(fetchers.held.load(Ordering::Relaxed), 0);
 }
 
 #[test]
@@ -97,7 +97,9 @@ fn a_closed_connection_gives_way_to_the_next_that_is_no_further_back() {
     fetch(&fetchers, &second, 1, 100, 4);
     let expected = vec![("kcat@192.0.2.1".to_owned(), vec![(0, vec![100]), (1, vec![100])])];
     assert_eq!(offsets(&fetchers, 5), expected);
-    assert_eq!(fetchers.positions.load(Ordering::Relaxed), 2);
+    let held = fetchers.held.load(Ordering::Relaxed);
+    fetchers.sweep(0);
+    assert!(held >= fetchers.held.load(Ordering::Relaxed));
     // An open connection never gives way.
     fetch(&fetchers, &client("kcat", 3), 0, 500, 6);
     assert_eq!(offsets(&fetchers, 7)[0].1[0].1, [100, 500]);
@@ -115,4 +117,30 @@ fn who_speaks_for_a_group_is_known_by_topic() {
     assert_eq!(speakers(1), BTreeSet::from([speaker]));
     fetch(&fetchers, &kcat, 0, 101, REMEMBERED_MS - 1);
     assert_eq!(speakers(REMEMBERED_MS), BTreeSet::new());
+}
+
+#[test]
+fn names_without_end_are_not_all_remembered() {
+    let most = 64 << 10;
+    let fetchers = Fetchers::holding_at_most(most);
+    let known = client("known", 0);
+    assert_eq!(fetch(&fetchers, &known, 0, 1, 0), 1);
+    for number in 0..2_000 {
+        let other = client(&format!("{number}-{}", "x".repeat(500)), number);
+        fetch(&fetchers, &other, 0, 1, 0);
+        let speaker = (Arc::from("g".repeat(500)), Arc::from(""));
+        fetchers.speaks(&other, &speaker, [number.to_string().as_str()], 0);
+    }
+    let held = fetchers.held.load(Ordering::Relaxed);
+    assert!((most / 2..=most).contains(&held), "{held}");
+    // Who was there before is still followed.
+    assert_eq!(fetch(&fetchers, &known, 0, 7, 1), 1);
+    let of_known = |fetchers: &Fetchers| {
+        let all = offsets(fetchers, 1);
+        all.into_iter().find(|(name, _)| name.starts_with("known@"))
+    };
+    assert_eq!(of_known(&fetchers).unwrap().1, [(0, vec![7])]);
+    // Room comes back with time.
+    fetchers.sweep(REMEMBERED_MS);
+    assert_eq!(fetch(&fetchers, &client("later", 1), 0, 1, REMEMBERED_MS), 1);
 }

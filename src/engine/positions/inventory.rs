@@ -9,7 +9,7 @@ use super::fetchers::Fetcher;
 use crate::engine::readers::ReaderInventory;
 use crate::resource::contract::ReaderKind;
 use crate::retention::{Known, Position, Reader};
-use crate::wire::groups::readers::GroupReader;
+use crate::wire::groups::readers::{GroupCensus, GroupReader};
 use crate::wire::groups::record::Gone;
 
 impl ReaderInventory for Positions {
@@ -42,6 +42,16 @@ impl ReaderInventory for Positions {
 }
 
 impl Positions {
+    /// Every group, by name.
+    pub fn groups(&self) -> Vec<GroupCensus> {
+        self.shared.coordinator.lock().census()
+    }
+
+    /// What groups and positions hold in memory, bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.shared.coordinator.lock().held_bytes()
+    }
+
     /// Every group that has to do with a topic, as the coordinator sees it.
     pub fn groups_on(&self, topic: &str) -> Vec<GroupReader> {
         self.shared.coordinator.lock().readers_of(topic)

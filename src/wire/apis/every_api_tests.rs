@@ -35,6 +35,7 @@ async fn an_answer_can_be_written_at_every_version() {
                     version,
                     correlation_id: 0x0102_0304,
                     client: Arc::clone(&client),
+                    room: Vec::new(),
                 };
                 let answer = handler(Arc::clone(&broker), call, Bytes::from(body)).await;
                 let frame =

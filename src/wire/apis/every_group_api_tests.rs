@@ -239,6 +239,7 @@ async fn call(entry: &Entry<Groups>, groups: &Arc<Groups>, version: i16, body: V
         version,
         correlation_id: 0x0102_0304,
         client: client(),
+        room: Vec::new(),
     };
     let answer = handler(Arc::clone(groups), call, Bytes::from(body)).await;
     let frame = answer.unwrap_or_else(|error| panic!("{} v{version}: {error}", entry.name));

@@ -1,6 +1,7 @@
 //! JoinGroup (11): become a member; answered when the rebalance ends.
 use std::sync::Arc;
 
+use bytes::Bytes;
 use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
 use kafka_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
 
@@ -29,29 +30,10 @@ impl<S: GroupService> Api<S> for JoinGroup {
 
     async fn handle(groups: Arc<S>, call: Call, request: JoinGroupRequest) -> JoinGroupResponse {
         let version = call.version;
-        let rebalance_timeout_ms = match version {
-            0 => request.session_timeout_ms,
-            _ => request.rebalance_timeout_ms,
-        };
-        let protocols = request.protocols.into_iter().map(|offered| OfferedProtocol {
-            name: offered.name.to_string(),
-            metadata: offered.metadata,
-        });
-        let reply = groups
-            .join(JoinRequest {
-                group_id: request.group_id.to_string(),
-                member_id: request.member_id.to_string(),
-                instance_id: request.group_instance_id.map(|id| id.to_string()),
-                client: (*call.client).clone(),
-                session_timeout_ms: request.session_timeout_ms,
-                rebalance_timeout_ms,
-                protocol_type: request.protocol_type.to_string(),
-                protocols: protocols.collect(),
-                reason: request.reason.map(|reason| reason.to_string()),
-                requires_known_member_id: version >= KNOWN_MEMBER_ID_SINCE,
-                supports_skip_assignment: version >= SKIP_ASSIGNMENT_SINCE,
-            })
-            .await;
+        let join = asked(&call, request);
+        // A rebalance may take long: what waits for it holds no room.
+        drop(call);
+        let reply = groups.join(join).await;
         let members = reply.members.into_iter().map(|member| {
             let described = JoinGroupResponseMember::default()
                 .with_member_id(text(member.member_id))
@@ -80,5 +62,29 @@ impl<S: GroupService> Api<S> for JoinGroup {
         } else {
             response
         }
+    }
+}
+
+/// What is asked, without any part of the frame: what stays in a group must not keep the rest of it with it.
+fn asked(call: &Call, request: JoinGroupRequest) -> JoinRequest {
+    let protocols = request.protocols.iter().map(|offered| OfferedProtocol {
+        name: offered.name.to_string(),
+        metadata: Bytes::copy_from_slice(&offered.metadata),
+    });
+    JoinRequest {
+        group_id: request.group_id.to_string(),
+        member_id: request.member_id.to_string(),
+        instance_id: request.group_instance_id.as_ref().map(|id| id.to_string()),
+        client: (*call.client).clone(),
+        session_timeout_ms: request.session_timeout_ms,
+        rebalance_timeout_ms: match call.version {
+            0 => request.session_timeout_ms,
+            _ => request.rebalance_timeout_ms,
+        },
+        protocol_type: request.protocol_type.to_string(),
+        protocols: protocols.collect(),
+        reason: request.reason.as_ref().map(|reason| reason.to_string()),
+        requires_known_member_id: call.version >= KNOWN_MEMBER_ID_SINCE,
+        supports_skip_assignment: call.version >= SKIP_ASSIGNMENT_SINCE,
     }
 }

@@ -1,6 +1,7 @@
 //! SyncGroup (14): the leader gives, everybody gets the assignment.
 use std::sync::Arc;
 
+use bytes::Bytes;
 use kafka_protocol::messages::{SyncGroupRequest, SyncGroupResponse};
 
 use crate::wire::apis::{group_code, optional};
@@ -29,30 +30,39 @@ impl<S: GroupService> Api<S> for SyncGroup {
         if call.version >= PROTOCOL_SINCE && !names_both {
             return SyncGroupResponse::default().with_error_code(ErrorCode::InconsistentGroupProtocol.code());
         }
-        let assignments = request
-            .assignments
-            .into_iter()
-            .map(|given| (given.member_id.to_string(), given.assignment));
-        let reply = groups
-            .sync(SyncRequest {
-                group_id: request.group_id.to_string(),
-                generation_id: request.generation_id,
-                member_id: request.member_id.to_string(),
-                instance_id: request.group_instance_id.map(|id| id.to_string()),
-                protocol_type: request.protocol_type.map(|name| name.to_string()),
-                protocol_name: request.protocol_name.map(|name| name.to_string()),
-                assignments: assignments.collect(),
-            })
-            .await;
+        let version = call.version;
+        let sync = asked(request);
+        // The leader may take long: what waits for it holds no room.
+        drop(call);
+        let reply = groups.sync(sync).await;
         let response = SyncGroupResponse::default()
             .with_error_code(group_code(reply.error))
             .with_assignment(reply.assignment);
-        if call.version >= PROTOCOL_SINCE {
+        if version >= PROTOCOL_SINCE {
             response
                 .with_protocol_type(optional(reply.protocol_type))
                 .with_protocol_name(optional(reply.protocol_name))
         } else {
             response
         }
+    }
+}
+
+/// What is asked, without any part of the frame: what stays in a group must not keep the rest of it with it.
+fn asked(request: SyncGroupRequest) -> SyncRequest {
+    let assignments = request.assignments.iter().map(|given| {
+        (
+            given.member_id.to_string(),
+            Bytes::copy_from_slice(&given.assignment),
+        )
+    });
+    SyncRequest {
+        group_id: request.group_id.to_string(),
+        generation_id: request.generation_id,
+        member_id: request.member_id.to_string(),
+        instance_id: request.group_instance_id.as_ref().map(|id| id.to_string()),
+        protocol_type: request.protocol_type.as_ref().map(|name| name.to_string()),
+        protocol_name: request.protocol_name.as_ref().map(|name| name.to_string()),
+        assignments: assignments.collect(),
     }
 }

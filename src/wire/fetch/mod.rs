@@ -12,6 +12,7 @@ pub(crate) mod session;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -134,16 +135,18 @@ pub(crate) async fn answer<S: Broker + GroupService>(
     server: &Arc<Server<S>>,
     state: &mut FetchState,
     call: &Call,
-    body: &[u8],
+    body: Bytes,
+    frame: Charge,
 ) -> Result<Reply, Ended> {
     // Charged for as much as the bytes could hold until it is known how much they do.
     let most = (body.len() / request::SMALLEST_ELEMENT).min(MAX_ELEMENTS);
-    let mut charge = server.budget.charge(most.saturating_mul(ELEMENT_BYTES)).await;
-    let request = request::read(call.version, body)?;
+    let mut charge = server.budget.charge_elements(most).await;
+    let request = request::read(call.version, &body)?;
+    // What waits may wait for long: it keeps no frame, and no room that others wait for.
+    drop((body, frame));
     if request.elements.saturating_mul(ELEMENT_BYTES) <= FREE_FRAME_BYTES {
         charge = Charge::none();
     }
-    let _held_to_the_end = charge;
     let by_id = call.version >= WITH_TOPIC_IDS;
     let scope = if call.version >= WITH_SESSIONS {
         server
@@ -163,12 +166,12 @@ pub(crate) async fn answer<S: Broker + GroupService>(
     if request.replica_id < 0 {
         report(&*server.service, call, &asked);
     }
-    let found = find_or_wait(server, state, &request, &asked).await;
+    let found = find_or_wait(server, state, &request, &asked, charge).await;
     let session_id = session.as_ref().map_or(0, |session| session.lock().id);
     if let Some(session) = &session {
         remember(session, &asked, &found);
     }
-    count(server, &asked, &found);
+    count(server, call, &asked, &found);
     response::write(call, session_id, &asked, found)
         .map_err(|error| Ended::Call(CallError::Encode(error.to_string())))
 }
@@ -242,6 +245,7 @@ async fn find_or_wait<S: Broker + GroupService>(
     state: &mut FetchState,
     request: &FetchRequest,
     asked: &[Asked],
+    charge: Charge,
 ) -> Vec<Found> {
     let limit = server.limits.max_fetch_bytes;
     let findings = find(request, asked, limit);
@@ -249,6 +253,10 @@ async fn find_or_wait<S: Broker + GroupService>(
     if findings.suffice(request.min_bytes) || wait.is_zero() || asked.is_empty() {
         return findings.found;
     }
+    let Some(_parked) = server.budget.park(asked.len().saturating_mul(ELEMENT_BYTES)) else {
+        return findings.found;
+    };
+    drop(charge);
     let waiter = state.waiter.get_or_insert_default();
     // Registered before the second look, so that what happens from now on wakes this fetch.
     let _registrations: Vec<_> = asked
@@ -313,7 +321,7 @@ fn find_one(request: &FetchRequest, asked: &Asked, left: i32, first: bool) -> Fo
     let max_bytes = i64::from(position.max_bytes.min(left).max(0));
     let slice = match log.read(position.fetch_offset, max_bytes, first, isolation) {
         Ok(slice) => slice,
-        Err(error) => return Found::failed(failure(&error, log, &asked.key)),
+        Err(error) => return out_of_reach(failure(&error, log, &asked.key), log),
     };
     let diverging = match diverging(log, position) {
         Ok(diverging) => diverging,
@@ -339,6 +347,15 @@ fn find_one(request: &FetchRequest, asked: &Asked, left: i32, first: bool) -> Fo
             }),
         diverging,
     }
+}
+
+/// Whoever reads out of range is told where the log starts, which Kafka leaves out: how much it lost can be seen in the answer.
+fn out_of_reach(code: ErrorCode, log: &PartitionLog) -> Found {
+    let mut found = Found::failed(code);
+    if code == ErrorCode::OffsetOutOfRange {
+        found.log_start = log.log_start();
+    }
+    found
 }
 
 fn failure(error: &ReadError, log: &PartitionLog, key: &TopicKey) -> ErrorCode {
@@ -402,7 +419,7 @@ fn remember(session: &Mutex<Session>, asked: &[Asked], found: &[Found]) {
     }
 }
 
-fn count<S: Broker>(server: &Server<S>, asked: &[Asked], found: &[Found]) {
+fn count<S: Broker>(server: &Server<S>, call: &Call, asked: &[Asked], found: &[Found]) {
     let metrics = server.service.metrics();
     let bytes: usize = found.iter().map(Found::bytes).sum();
     metrics.bytes_out.inc_by(bytes as u64);
@@ -411,7 +428,7 @@ fn count<S: Broker>(server: &Server<S>, asked: &[Asked], found: &[Found]) {
             && let Some(log) = asked.partition().and_then(|partition| partition.log())
             && asked.position.fetch_offset < log.log_start()
         {
-            metrics.fetches_below_log_start.inc();
+            metrics.fetched_below_log_start(log.topic(), &call.client.id);
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Fetch sessions (KIP-227): a consumer of many partitions names only what changed since its last fetch, and is answered
 //! only where something is new.
 //!
+//! What sessions follow is bounded in bytes as well: a client that wants more goes without.
+//!
 //! Rules are those of Kafka's `FetchManager`: epoch 0 asks for a session, -1 ends one, any other must be the next one.
 //! The cache is bounded; a session unused for [`EVICTABLE_AFTER`] gives way when the cache is full, otherwise the
 //! newcomer goes without, which clients understand as session id 0.
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kafka_protocol::indexmap::IndexMap;
@@ -17,6 +19,11 @@ use crate::wire::fetch::request::{FetchRequest, Position, TopicKey};
 
 /// How long a session must have been unused to be given up for another (`min.incremental.fetch.session.eviction.ms`).
 pub(crate) const EVICTABLE_AFTER: Duration = Duration::from_secs(120);
+
+/// What all sessions may hold in memory, bytes: half a million partitions and more.
+const MOST_BYTES: usize = 128 << 20;
+/// A followed partition without its topic's name, in bytes.
+const FOLLOWED: usize = 192;
 
 /// The epoch that asks for a new session.
 const INITIAL_EPOCH: i32 = 0;
@@ -50,9 +57,45 @@ pub(crate) struct Session {
     pub partitions: IndexMap<(TopicKey, i32), Followed>,
     /// Where the next answer starts, so that no partition starves the others.
     pub first: usize,
+    /// What its partitions hold, bytes.
+    weight: usize,
+    /// What those of all sessions hold, this one's among them.
+    held: Arc<AtomicUsize>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.weight, Ordering::Relaxed);
+    }
+}
+
+fn weight(key: &TopicKey) -> usize {
+    match key {
+        TopicKey::Name(name) => FOLLOWED + name.len(),
+        TopicKey::Id(_) => FOLLOWED,
+    }
+}
+
+/// What a request may add to a session.
+fn weight_of_request(request: &FetchRequest) -> usize {
+    let topics = request.topics.iter();
+    topics
+        .map(|topic| weight(&topic.key).saturating_mul(topic.partitions.len()))
+        .fold(0, usize::saturating_add)
 }
 
 impl Session {
+    /// What the request would add to what is followed already.
+    fn added_by(&self, request: &FetchRequest) -> usize {
+        let keys = request.topics.iter().flat_map(|topic| {
+            let partitions = topic.partitions.iter();
+            partitions.map(|position| (topic.key.clone(), position.partition))
+        });
+        keys.filter(|key| !self.partitions.contains_key(key))
+            .map(|(topic, _)| weight(&topic))
+            .fold(0, usize::saturating_add)
+    }
+
     fn apply(&mut self, request: &FetchRequest) {
         for topic in &request.topics {
             for position in &topic.partitions {
@@ -61,6 +104,8 @@ impl Session {
                     Some(followed) => followed.position = *position,
                     None => {
                         let told = None;
+                        self.weight += weight(&key.0);
+                        self.held.fetch_add(weight(&key.0), Ordering::Relaxed);
                         self.partitions.insert(
                             key,
                             Followed {
@@ -74,7 +119,10 @@ impl Session {
         }
         for (key, partitions) in &request.forgotten {
             for partition in partitions {
-                self.partitions.shift_remove(&(key.clone(), *partition));
+                if self.partitions.shift_remove(&(key.clone(), *partition)).is_some() {
+                    self.weight -= weight(key);
+                    self.held.fetch_sub(weight(key), Ordering::Relaxed);
+                }
             }
         }
         if self.first >= self.partitions.len() {
@@ -113,6 +161,9 @@ pub(crate) struct FetchSessions {
     slots: usize,
     next_id: AtomicI32,
     cache: Mutex<HashMap<i32, Slot>>,
+    held: Arc<AtomicUsize>,
+    /// [`MOST_BYTES`], or less in a test.
+    most: usize,
 }
 
 impl FetchSessions {
@@ -124,6 +175,8 @@ impl FetchSessions {
             slots,
             next_id: AtomicI32::new(seed.max(1)),
             cache: Mutex::new(HashMap::new()),
+            held: Arc::default(),
+            most: MOST_BYTES,
         }
     }
 
@@ -145,7 +198,7 @@ impl FetchSessions {
     }
 
     fn create(&self, request: &FetchRequest, by_id: bool, now: Duration) -> Scope {
-        if request.topics.is_empty() {
+        if request.topics.is_empty() || !self.has_room(weight_of_request(request)) {
             return Scope::Sessionless;
         }
         let mut cache = self.cache.lock();
@@ -173,6 +226,8 @@ impl FetchSessions {
             by_id,
             partitions: IndexMap::new(),
             first: 0,
+            weight: 0,
+            held: Arc::clone(&self.held),
         };
         session.apply(request);
         let session = Arc::new(Mutex::new(session));
@@ -202,6 +257,12 @@ impl FetchSessions {
         if session.by_id != by_id {
             return Scope::Refused(ErrorCode::FetchSessionTopicIdError);
         }
+        if !self.has_room(weight_of_request(request)) && !self.has_room(session.added_by(request)) {
+            // Without its session the client asks for everything it follows, and is served without one.
+            drop(session);
+            self.cache.lock().remove(&request.session_id);
+            return Scope::Refused(ErrorCode::FetchSessionIdNotFound);
+        }
         session.next_epoch = epoch_after(epoch);
         session.apply(request);
         drop(session);
@@ -209,6 +270,11 @@ impl FetchSessions {
             session: found,
             full: false,
         }
+    }
+
+    /// Whether so many bytes more could be held.
+    fn has_room(&self, added: usize) -> bool {
+        added == 0 || self.held.load(Ordering::Relaxed).saturating_add(added) <= self.most
     }
 
     /// How many sessions there are.

@@ -120,3 +120,30 @@ fn the_epoch_wraps_past_zero() {
     assert_eq!(epoch_after(1), 2);
     assert_ne!(TopicKey::Id(Uuid::nil()), TopicKey::Name(Arc::from("")));
 }
+
+#[test]
+fn sessions_hold_so_much_and_the_next_client_goes_without() {
+    let mut sessions = FetchSessions::new(1_000);
+    sessions.most = 4 * FOLLOWED + 100;
+    let id = opened(&sessions, &[("a", 0, 0), ("a", 1, 0)], Duration::ZERO).unwrap();
+    assert!(opened(&sessions, &[("b", 0, 0)], Duration::ZERO).is_some());
+    assert_eq!(
+        opened(&sessions, &[("c", 0, 0), ("c", 1, 0)], Duration::ZERO),
+        None
+    );
+    sessions.most = 3 * FOLLOWED + 10;
+    // What is followed already moves on, where there is no room for more; what would be too much ends the session, and the client asks anew.
+    let moved = sessions.enter(&request(id, 1, &[("a", 0, 7)]), false, Duration::ZERO);
+    assert_eq!(followed(moved).len(), 2);
+    let more = request(id, 2, &[("d", 0, 0), ("d", 1, 0)]);
+    assert!(matches!(
+        sessions.enter(&more, false, Duration::ZERO),
+        Scope::Refused(ErrorCode::FetchSessionIdNotFound)
+    ));
+    // Its room is free again, and so is that of what a client forgets.
+    let id = opened(&sessions, &[("c", 0, 0), ("c", 1, 0)], Duration::ZERO).unwrap();
+    let mut forget = request(id, 1, &[]);
+    forget.forgotten = vec![(TopicKey::Name(Arc::from("c")), vec![0, 1])];
+    sessions.enter(&forget, false, Duration::ZERO);
+    assert!(opened(&sessions, &[("e", 0, 0), ("e", 1, 0)], Duration::ZERO).is_some());
+}

@@ -15,6 +15,8 @@ impl Coordinator {
     /// OffsetCommit. A partition without an error is accepted, and committed once the records are durable.
     pub fn commit(&mut self, now: Now, request: CommitRequest, out: &mut Output) -> PartitionResults {
         let refused = self.check_commit(&request).err();
+        let has_room = self.may_make(&request.group_id);
+        let mut added = 0_usize;
         if refused.is_none()
             && let Some(Group::Classic(group)) = self.groups.get_mut(request.group_id.as_str())
         {
@@ -32,7 +34,7 @@ impl Coordinator {
             for asked in partitions {
                 let partition = asked.partition;
                 let target = known.filter(|topic| (0..topic.partitions).contains(&partition));
-                if refused.is_none() && target.is_some() {
+                if refused.is_none() && target.is_some() && has_room {
                     is_of_a_group = true;
                 }
                 let error = match (target, refused) {
@@ -47,9 +49,6 @@ impl Coordinator {
                         topic: Arc::clone(&target.name),
                         partition,
                     };
-                    if self.offsets.former(&group, &topic, partition).is_some() {
-                        records.push(Record::ForgetFormer { key: key.clone() });
-                    }
                     let value = CommittedOffset {
                         offset: asked.offset,
                         leader_epoch: asked.leader_epoch,
@@ -58,6 +57,16 @@ impl Coordinator {
                         expire_ms,
                         topic_id: target.id,
                     };
+                    let more = self.offsets.added_by(&key, &value);
+                    if !has_room || (more > 0 && !self.may_hold(added.saturating_add(more))) {
+                        // Kafka's answer to a commit that is too large to be written.
+                        answers.push((partition, Some(ErrorCode::InvalidCommitOffsetSize)));
+                        continue;
+                    }
+                    added = added.saturating_add(more);
+                    if self.offsets.former(&group, &topic, partition).is_some() {
+                        records.push(Record::ForgetFormer { key: key.clone() });
+                    }
                     records.push(Record::Commit { key, value });
                 }
                 answers.push((partition, error));

@@ -12,8 +12,14 @@ pub struct GroupConfig {
     /// How long a member that was never answered may wait in a rebalance: it cannot send heartbeats, and its
     /// connection may have gone unnoticed.
     pub new_member_join_timeout_ms: i64,
-    /// `group.max.size` and `group.consumer.max.size`
+    /// `group.max.size` and `group.consumer.max.size`; also how many member ids may be handed out and not used yet.
     pub max_size: usize,
+    /// Groups there may be. Kafka knows no such bound.
+    pub max_groups: usize,
+    /// What the members of one group may hold in memory, bytes. Kafka's bound is what one record of its offsets topic takes.
+    pub max_group_bytes: usize,
+    /// What all groups and positions together may hold in memory, bytes.
+    pub max_bytes: usize,
     /// `offset.metadata.max.bytes`
     pub max_metadata_bytes: usize,
     /// `offsets.retention.minutes`
@@ -33,7 +39,10 @@ impl Default for GroupConfig {
             max_session_timeout_ms: 1_800_000,
             initial_rebalance_delay_ms: 3_000,
             new_member_join_timeout_ms: 300_000,
-            max_size: i32::MAX as usize,
+            max_size: 10_000,
+            max_groups: 100_000,
+            max_group_bytes: 32 << 20,
+            max_bytes: 256 << 20,
             max_metadata_bytes: 4_096,
             offsets_retention_ms: 7 * 24 * 3_600_000,
             consumer_session_timeout_ms: 45_000,

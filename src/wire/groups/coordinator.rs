@@ -20,6 +20,7 @@ use super::messages::{
 use super::offsets::{Ages, Offsets};
 use super::output::{Now, Output, Reply, Token};
 use super::record::{CommittedOffset, FormerPosition, GroupSnapshot, PositionKey, Record};
+use super::room::Room;
 use super::topics::{Topic, Topics};
 
 /// A group of either protocol.
@@ -86,6 +87,7 @@ pub struct Coordinator {
     /// When each group is to be looked at; never later than its deadline.
     wakes: BTreeSet<(i64, Arc<str>)>,
     wake_at: BTreeMap<Arc<str>, i64>,
+    pub(super) room: Room,
 }
 
 impl Coordinator {
@@ -98,6 +100,7 @@ impl Coordinator {
             topics: Topics::default(),
             wakes: BTreeSet::new(),
             wake_at: BTreeMap::new(),
+            room: Room::default(),
         }
     }
 
@@ -123,6 +126,7 @@ impl Coordinator {
         if !self.groups.contains_key(id) {
             let group = ClassicGroup::new(Arc::clone(id), now);
             self.groups.insert(Arc::clone(id), Group::Classic(group));
+            self.weigh(id);
         }
     }
 
@@ -204,8 +208,9 @@ impl Coordinator {
         }
     }
 
-    /// Has a group looked at in time, after anything that could bring a deadline forward.
+    /// Has a group looked at in time and weighed, after anything that could bring a deadline forward or change what it holds.
     fn schedule(&mut self, id: &Arc<str>) {
+        self.weigh(id);
         let next = self.groups.get(id).and_then(Group::next_deadline);
         let old = match next {
             Some(at_ms) => self.wake_at.insert(Arc::clone(id), at_ms),
@@ -243,6 +248,10 @@ impl Coordinator {
                 .push((token, refused(ErrorCode::InvalidSessionTimeout)));
             return;
         }
+        if let Err(error) = self.check_room_to_join(&request) {
+            out.replies.push((token, refused(error)));
+            return;
+        }
         let id: Arc<str> = Arc::from(request.group_id.as_str());
         let replaceable = match self.groups.get(&id) {
             Some(Group::Classic(_)) => false,
@@ -277,6 +286,10 @@ impl Coordinator {
         let refused = |error| Reply::Sync(SyncReply::refused(error));
         if request.group_id.is_empty() {
             out.replies.push((token, refused(ErrorCode::InvalidGroupId)));
+            return;
+        }
+        if let Err(error) = self.check_room_to_sync(&request) {
+            out.replies.push((token, refused(error)));
             return;
         }
         let id: Arc<str> = Arc::from(request.group_id.as_str());
@@ -343,6 +356,11 @@ impl Coordinator {
         out: &mut Output,
     ) -> Result<ConsumerHeartbeatReply, Refusal> {
         check_request(&request)?;
+        if request.member_epoch >= 0
+            && let Err(reason) = self.check_room_to_beat(&request)
+        {
+            return Err(Refusal::new(ErrorCode::GroupMaxSizeReached, reason));
+        }
         let id: Arc<str> = Arc::from(request.group_id.as_str());
         let missing = || {
             Refusal::new(
@@ -352,6 +370,14 @@ impl Coordinator {
         };
         let make = match self.groups.get(&id) {
             Some(Group::Consumer(_)) => false,
+            Some(group @ Group::Classic(_)) if !group.is_empty() && request.member_epoch == 0 => {
+                return Err(Refusal::new(
+                    ErrorCode::GroupIdNotFound,
+                    format!(
+                        "Cannot upgrade classic group {id} to consumer group because online upgrade is disabled."
+                    ),
+                ));
+            }
             Some(group @ Group::Classic(_)) if !group.is_empty() => return Err(missing()),
             Some(Group::Classic(_)) | None if request.member_epoch != 0 => return Err(missing()),
             Some(Group::Classic(_)) | None => true,

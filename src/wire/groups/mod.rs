@@ -16,6 +16,7 @@ pub mod offsets;
 pub mod output;
 pub mod readers;
 pub mod record;
+mod room;
 pub mod service;
 pub mod topics;
 

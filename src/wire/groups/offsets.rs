@@ -31,6 +31,14 @@ impl GroupOffsets {
 /// Group -> partition -> what is remembered.
 type FormerOfGroups = BTreeMap<Arc<str>, BTreeMap<i32, FormerPosition>>;
 
+fn position_key(group: &Arc<str>, topic: &Arc<str>, partition: i32) -> PositionKey {
+    PositionKey {
+        group: Arc::clone(group),
+        topic: Arc::clone(topic),
+        partition,
+    }
+}
+
 /// The positions of all groups.
 #[derive(Debug, Default)]
 pub struct Offsets {
@@ -39,10 +47,37 @@ pub struct Offsets {
     readers: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Topic -> group -> partition -> what is remembered.
     former: BTreeMap<Arc<str>, FormerOfGroups>,
-    former_count: usize,
+    /// What committed and remembered positions hold in memory, bytes.
+    held: usize,
+}
+
+/// A position without its texts, in bytes; group and topic are kept more than once.
+const POSITION: usize = 256;
+
+/// What a position holds in memory, bytes.
+fn weight(key: &PositionKey, value: &CommittedOffset) -> usize {
+    POSITION + 2 * key.group.len() + key.topic.len() + value.metadata.len()
 }
 
 impl Offsets {
+    /// What all positions hold in memory, bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.held
+    }
+
+    /// How many bytes more a commit would hold than what it replaces.
+    pub fn added_by(&self, key: &PositionKey, value: &CommittedOffset) -> usize {
+        let before = self.get(&key.group, &key.topic, key.partition);
+        let former = self.former(&key.group, &key.topic, key.partition);
+        let before = before.or(former.map(|former| &former.last));
+        weight(key, value).saturating_sub(before.map_or(0, |before| weight(key, before)))
+    }
+
+    fn replaced(&mut self, key: &PositionKey, old: Option<&CommittedOffset>, new: Option<&CommittedOffset>) {
+        let weigh = |value: Option<&CommittedOffset>| value.map_or(0, |value| weight(key, value));
+        self.held = self.held.saturating_sub(weigh(old)).saturating_add(weigh(new));
+    }
+
     /// The positions of a group that has some, or has some under way.
     pub fn group(&self, group: &str) -> Option<&GroupOffsets> {
         self.groups.get(group)
@@ -122,7 +157,9 @@ impl Offsets {
     pub fn put(&mut self, key: &PositionKey, value: CommittedOffset) {
         let offsets = self.groups.entry(Arc::clone(&key.group)).or_default();
         let partitions = offsets.topics.entry(Arc::clone(&key.topic)).or_default();
-        if partitions.insert(key.partition, value).is_none() {
+        let old = partitions.insert(key.partition, value.clone());
+        self.replaced(key, old.as_ref(), Some(&value));
+        if old.is_none() {
             self.readers
                 .entry(Arc::clone(&key.topic))
                 .or_default()
@@ -134,9 +171,9 @@ impl Offsets {
     pub fn remember(&mut self, key: &PositionKey, former: FormerPosition) {
         let groups = self.former.entry(Arc::clone(&key.topic)).or_default();
         let partitions = groups.entry(Arc::clone(&key.group)).or_default();
-        if partitions.insert(key.partition, former).is_none() {
-            self.former_count += 1;
-        }
+        let last = former.last.clone();
+        let old = partitions.insert(key.partition, former);
+        self.replaced(key, old.as_ref().map(|old| &old.last), Some(&last));
     }
 
     fn take(&mut self, key: &PositionKey) {
@@ -146,7 +183,7 @@ impl Offsets {
         let Some(partitions) = offsets.topics.get_mut(&key.topic) else {
             return;
         };
-        partitions.remove(&key.partition);
+        let old = partitions.remove(&key.partition);
         if partitions.is_empty() {
             offsets.topics.remove(&key.topic);
             self.no_longer_on(&Arc::clone(&key.topic), &key.group);
@@ -154,6 +191,7 @@ impl Offsets {
         if self.groups.get(&key.group).is_some_and(GroupOffsets::is_idle) {
             self.groups.remove(&key.group);
         }
+        self.replaced(key, old.as_ref(), None);
     }
 
     fn no_longer_on(&mut self, topic: &Arc<str>, group: &Arc<str>) {
@@ -172,15 +210,14 @@ impl Offsets {
         let Some(partitions) = groups.get_mut(&key.group) else {
             return;
         };
-        if partitions.remove(&key.partition).is_some() {
-            self.former_count = self.former_count.saturating_sub(1);
-        }
+        let old = partitions.remove(&key.partition);
         if partitions.is_empty() {
             groups.remove(&key.group);
         }
         if groups.is_empty() {
             self.former.remove(&key.topic);
         }
+        self.replaced(key, old.as_ref().map(|old| &old.last), None);
     }
 
     fn drop_group(&mut self, group: &Arc<str>, forget_former: bool) {
@@ -189,17 +226,25 @@ impl Offsets {
             if offsets.pending == 0 {
                 self.groups.remove(group);
             }
-            for topic in topics.keys() {
-                self.no_longer_on(topic, group);
+            for (topic, partitions) in topics {
+                self.no_longer_on(&topic, group);
+                for (partition, old) in partitions {
+                    self.replaced(&position_key(group, &topic, partition), Some(&old), None);
+                }
             }
         }
         if forget_former {
-            self.former.retain(|_, groups| {
-                if let Some(partitions) = groups.remove(group) {
-                    self.former_count = self.former_count.saturating_sub(partitions.len());
-                }
+            let mut forgotten = Vec::new();
+            self.former.retain(|topic, groups| {
+                let partitions = groups.remove(group).into_iter().flatten();
+                forgotten.extend(
+                    partitions.map(|(partition, old)| (position_key(group, topic, partition), old.last)),
+                );
                 !groups.is_empty()
             });
+            for (key, old) in forgotten {
+                self.replaced(&key, Some(&old), None);
+            }
         }
     }
 
@@ -217,11 +262,7 @@ impl Offsets {
         });
         positions
             .map(|(group, partition, value)| Record::Forget {
-                key: PositionKey {
-                    group: Arc::clone(group),
-                    topic: Arc::clone(topic),
-                    partition,
-                },
+                key: position_key(group, topic, partition),
                 former: Some(FormerPosition {
                     last: value.clone(),
                     gone_ms: now_ms,
@@ -243,11 +284,7 @@ impl Offsets {
         let all = self.former.iter().flat_map(|(topic, groups)| {
             groups.iter().flat_map(move |(group, partitions)| {
                 partitions.iter().map(move |(partition, former)| {
-                    let key = PositionKey {
-                        group: Arc::clone(group),
-                        topic: Arc::clone(topic),
-                        partition: *partition,
-                    };
+                    let key = position_key(group, topic, *partition);
                     (key, former)
                 })
             })
@@ -326,11 +363,7 @@ impl Offsets {
                     continue;
                 }
                 records.push(Record::Forget {
-                    key: PositionKey {
-                        group: Arc::clone(group),
-                        topic: Arc::clone(topic),
-                        partition: *partition,
-                    },
+                    key: position_key(group, topic, *partition),
                     former: Some(FormerPosition {
                         last: value.clone(),
                         gone_ms: now_ms,

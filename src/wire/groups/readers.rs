@@ -26,7 +26,38 @@ pub struct GroupReader {
     pub former: BTreeMap<i32, FormerPosition>,
 }
 
+/// A group and how many are in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupCensus {
+    /// Group id.
+    pub id: Arc<str>,
+    /// `classic` or `consumer`.
+    pub kind: &'static str,
+    /// State, as Kafka prints it.
+    pub state: &'static str,
+    /// Number of members.
+    pub members: usize,
+}
+
 impl Coordinator {
+    /// Every group, by name; one that only ever committed is a classic one without members.
+    pub fn census(&self) -> Vec<GroupCensus> {
+        let of = |id: &Arc<str>| {
+            let (kind, state, members) = match self.groups.get(id) {
+                Some(Group::Classic(group)) => ("classic", group.state().name(), group.members().count()),
+                Some(Group::Consumer(group)) => ("consumer", group.state(), group.members().count()),
+                None => ("classic", "Empty", 0),
+            };
+            GroupCensus {
+                id: Arc::clone(id),
+                kind,
+                state,
+                members,
+            }
+        };
+        self.group_ids().into_iter().map(of).collect()
+    }
+
     /// Every group that has to do with the topic, by name.
     pub fn readers_of(&self, topic: &str) -> Vec<GroupReader> {
         let mut readers: BTreeMap<Arc<str>, GroupReader> = BTreeMap::new();

@@ -47,6 +47,9 @@ impl ClassicGroup {
             .values()
             .filter(|member| member.awaiting_join.is_some())
             .count();
+        if member_id.is_empty() && self.pending_join.len() >= step.config.max_size {
+            return false;
+        }
         match self.state {
             State::Empty => true,
             // Those that are already waiting stay; of the rest the first to come are taken.

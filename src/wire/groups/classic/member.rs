@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::wire::groups::messages::{Client, JoinReply, JoinedMember, OfferedProtocol, SyncReply};
 use crate::wire::groups::output::{Output, Reply, Token};
+use crate::wire::groups::room::{MEMBER, TEXT};
 
 /// A member of a classic group.
 #[derive(Debug)]
@@ -36,6 +37,15 @@ impl Member {
 
     pub(in crate::wire::groups) fn assignment(&self) -> &Bytes {
         &self.assignment
+    }
+
+    /// What it holds in memory, bytes.
+    pub(in crate::wire::groups) fn weight(&self) -> usize {
+        let texts = [Some(&self.id), self.instance_id.as_ref(), Some(&self.client.id)];
+        let texts = texts.into_iter().flatten().map(|text| TEXT + text.len());
+        let protocols = self.protocols.iter();
+        let protocols = protocols.map(|offered| TEXT + offered.name.len() + offered.metadata.len());
+        MEMBER + self.assignment.len() + texts.chain(protocols).sum::<usize>()
     }
 
     /// What it said for `protocol`.

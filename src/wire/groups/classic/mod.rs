@@ -133,6 +133,18 @@ impl ClassicGroup {
         self.members.values()
     }
 
+    /// Ids that were handed out and are not used yet.
+    pub(super) fn handed_out(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.pending_join.keys()
+    }
+
+    /// What the member that asks holds in memory already, bytes.
+    pub(super) fn weight_of(&self, member_id: &str, instance_id: Option<&str>) -> usize {
+        let known = instance_id.and_then(|instance| self.static_members.get(instance));
+        let id = known.map_or(member_id, |id| &**id);
+        self.members.get(id).map_or(0, Member::weight)
+    }
+
     /// Nobody is in it, or on the way into it.
     pub(super) fn is_unused(&self) -> bool {
         self.state == State::Empty && self.members.is_empty() && self.pending_join.is_empty()

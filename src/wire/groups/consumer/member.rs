@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::assignor::Partitions;
 use crate::wire::groups::messages::Client;
+use crate::wire::groups::room::{MEMBER, PARTITION, TEXT};
 
 /// Epoch of a member that joins.
 pub(super) const JOINING: i32 = 0;
@@ -56,6 +57,23 @@ impl ConsumerMember {
 
     pub(in crate::wire::groups) fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// What it holds in memory, bytes.
+    pub(in crate::wire::groups) fn weight(&self) -> usize {
+        let texts = [Some(&self.id), self.instance_id.as_ref(), Some(&self.client.id)];
+        let texts = texts.into_iter().flatten().map(|text| TEXT + text.len());
+        let said = [&self.rack_id, &self.regex, &self.assignor];
+        let said = said
+            .into_iter()
+            .flatten()
+            .chain(&self.topics)
+            .chain(&self.matched);
+        let partitions = self.assigned.values().chain(self.revoking.values());
+        MEMBER
+            + texts.sum::<usize>()
+            + said.map(|text| TEXT + text.len()).sum::<usize>()
+            + partitions.map(|own| TEXT + PARTITION * own.len()).sum::<usize>()
     }
 
     /// Topics it subscribes to, by name or by pattern.

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::messages::{CommitRequest, DescribedConsumer, DescribedConsumerGroup, Refusal};
 use super::output::Output;
+use super::room::{PARTITION, TEXT};
 use super::topics::Topics;
 use assignor::{Assignor, Partitions};
 use member::{ConsumerMember, Holders, Progress};
@@ -83,6 +84,22 @@ impl ConsumerGroup {
 
     pub(super) fn members(&self) -> impl Iterator<Item = &ConsumerMember> {
         self.members.values()
+    }
+
+    /// What the member that asks holds in memory already, bytes.
+    pub(super) fn weight_of(&self, member_id: &str, instance_id: Option<&str>) -> usize {
+        let known = instance_id.and_then(|instance| self.static_members.get(instance));
+        let id = known.map_or(member_id, |id| &**id);
+        self.members.get(id).map_or(0, ConsumerMember::weight)
+    }
+
+    /// What the target assignment and the topics it was made for hold in memory, bytes.
+    pub(super) fn weight_of_targets(&self) -> usize {
+        let targets = self.target.values().flat_map(BTreeMap::values);
+        let targets = targets.map(|own| TEXT + PARTITION * own.len());
+        targets
+            .chain(self.seen.keys().map(|topic| TEXT + topic.len()))
+            .sum()
     }
 
     /// Whether a member subscribes to the topic.
