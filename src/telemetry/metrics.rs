@@ -4,6 +4,7 @@
 //! from fixed sets; topics, partitions and groups are cut off at [`MOST_SERIES`] and the number left out is itself a
 //! series. Figures that something else already keeps (offsets, sizes, lags) are not copied on the data path but read when
 //! somebody scrapes, through [`Metrics::register`].
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -19,6 +20,11 @@ use prometheus_client::registry::Registry;
 
 /// The most series of one name that carry a topic, partition or group.
 pub const MOST_SERIES: usize = 10_000;
+
+/// The most clients with a series of their own in a counter.
+const MOST_CLIENTS: usize = 1_000;
+/// The longest client id that is a label, bytes.
+const LONGEST_CLIENT: usize = 256;
 
 /// A label value from a fixed set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -92,8 +98,10 @@ pub struct Metrics {
     pub bytes_in: Counter,
     /// Record bytes given to consumers.
     pub bytes_out: Counter,
-    /// Fetches that asked for an offset below the log start.
-    pub fetches_below_log_start: Counter,
+    /// Fetches that asked for an offset below the log start, by topic and client id.
+    fetches_below_log_start: Family<TopicReader, Counter>,
+    /// Who has a series there.
+    below_log_start: Arc<Mutex<HashSet<TopicReader>>>,
     /// Records deleted by retention, by reason.
     pub retention_deleted_records: Family<Reason, Counter>,
     /// Bytes deleted by retention, by reason.
@@ -133,7 +141,8 @@ impl Metrics {
             malformed_requests: Counter::default(),
             bytes_in: Counter::default(),
             bytes_out: Counter::default(),
-            fetches_below_log_start: Counter::default(),
+            fetches_below_log_start: Family::default(),
+            below_log_start: Arc::default(),
             retention_deleted_records: Family::default(),
             retention_deleted_bytes: Family::default(),
             retention_deleted_segments: Family::default(),
@@ -202,6 +211,27 @@ impl Metrics {
         }
     }
 
+    /// Counts a fetch below the log start. Client ids are chosen by clients: the first thousand have a series each, the rest one together.
+    pub fn fetched_below_log_start(&self, topic: &str, client_id: &str) {
+        let mut label = TopicReader {
+            topic: topic.to_owned(),
+            reader: client_id.to_owned(),
+        };
+        let mut known = self.below_log_start.lock();
+        if !known.contains(&label) {
+            if known.len() < MOST_CLIENTS && client_id.len() <= LONGEST_CLIENT {
+                known.insert(label.clone());
+            } else {
+                label = TopicReader {
+                    topic: String::new(),
+                    reader: "(others)".to_owned(),
+                };
+            }
+        }
+        drop(known);
+        self.fetches_below_log_start.get_or_create(&label).inc();
+    }
+
     /// Counts what a pass deleted for one reason: `start`, `size` or `time`.
     pub fn retention_deleted(&self, reason: &'static str, segments: u64, records: u64, bytes: u64) {
         let label = Reason {
@@ -229,6 +259,28 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_without_end_share_a_series() {
+        let metrics = Metrics::new();
+        for number in 0..3_000 {
+            metrics.fetched_below_log_start("t", &format!("client-{number}"));
+        }
+        metrics.fetched_below_log_start("t", "client-0");
+        metrics.fetched_below_log_start("t", &"x".repeat(300));
+        let text = metrics.encode();
+        let series: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("fetches_below_log_start_total{"))
+            .collect();
+        assert_eq!(series.len(), MOST_CLIENTS + 1);
+        let count = |labels: &str| {
+            let line = series.iter().find(|line| line.contains(labels));
+            line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+        };
+        assert_eq!(count("reader=\"client-0\""), Some(2));
+        assert_eq!(count("reader=\"(others)\""), Some(2_001));
+    }
 
     #[test]
     fn text_carries_the_names_and_ends_as_the_format_asks() {

@@ -3,12 +3,13 @@ use kafka_protocol::messages::alter_configs_request::{AlterConfigsResource, Alte
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::incremental_alter_configs_request::{
     AlterConfigsResource as IncrementalResource, AlterableConfig as IncrementalConfig,
 };
 use kafka_protocol::messages::{
     AlterConfigsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
-    DescribeConfigsRequest, IncrementalAlterConfigsRequest, TopicName,
+    DescribeConfigsRequest, FetchRequest, IncrementalAlterConfigsRequest, TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
 use tidemark::resource::contract::OnLoss;
@@ -311,6 +312,23 @@ async fn a_fetch_below_the_log_start_is_out_of_range_and_no_fault() {
     scene.pass().await;
     let refused = crate::scene::code(scene.kafka.fetch("t", 0, 25, 0).await);
     assert_eq!(refused.0, 1);
+    let wanted = FetchPartition::default()
+        .with_current_leader_epoch(-1)
+        .with_fetch_offset(25)
+        .with_partition_max_bytes(1 << 20);
+    let asked = FetchTopic::default()
+        .with_topic(TopicName(text("t")))
+        .with_partitions(vec![wanted]);
+    let request = FetchRequest::default()
+        .with_replica_id((-1).into())
+        .with_max_wait_ms(30_000)
+        .with_min_bytes(1)
+        .with_max_bytes(1 << 20)
+        .with_session_epoch(-1)
+        .with_topics(vec![asked]);
+    let reply = scene.kafka.call(11, &request).await.unwrap();
+    let partition = &reply.responses[0].partitions[0];
+    assert_eq!((partition.error_code, partition.log_start_offset), (1, 60));
     assert_eq!(scene.kafka.fetch("t", 0, 60, 0).await.unwrap()[0].offset, 60);
     assert!(scene.observe("t").await.health.is_healthy());
     assert_eq!(scene.segment("t", 0, 1, T).await, 100);

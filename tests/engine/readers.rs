@@ -133,6 +133,26 @@ async fn an_old_commit_counts_until_it_is_ignored_by_name() {
     assert_eq!(scene.log_start("t", 0).await, 60);
 }
 
+/// D20: positions are the committed ones. Somebody who still reads below what its own group has committed holds nothing back, and is
+/// seen in a metric when that goes wrong.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_below_its_own_commit_holds_nothing_back_and_shows() {
+    let mut scene = Scene::new().await;
+    scene.apply("t", &Desired::new()).await;
+    scene.ten_days("t", 0).await;
+    scene.kafka.commit("g", "t", 0, 60).await.unwrap();
+    assert_eq!(scene.kafka.fetch("t", 0, 55, 0).await.unwrap()[0].offset, 55);
+    let lower = Desired::new().set("retention.ms", 4 * DAY + DAY / 2);
+    let verdict = scene.apply("t", &lower).await;
+    assert_eq!(verdict.verdict, Outcome::Applied, "{}", verdict.message);
+    scene.pass().await;
+    assert_eq!(scene.log_start("t", 0).await, 60);
+    assert_eq!(crate::scene::code(scene.kafka.fetch("t", 0, 55, 0).await).0, 1);
+    let metrics = scene.metrics().await;
+    let line = "fetches_below_log_start_total{topic=\"t\",reader=\"scene\"} 1";
+    assert!(metrics.lines().any(|found| found == line), "{line} in {metrics}");
+}
+
 /// Headroom in time and bytes, and the warning before the loss.
 #[tokio::test(flavor = "multi_thread")]
 async fn headroom_is_told_and_warned_of_before_the_loss() {
