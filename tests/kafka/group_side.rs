@@ -424,6 +424,7 @@ impl Side {
                 });
                 Ok(format!("{} {}", reply.error_code, join(topics)))
             }
+            Step::Enter { group, epoch } => self.enter(group, epoch).await,
             Step::Beat {
                 version,
                 group,
@@ -467,6 +468,19 @@ impl Side {
                 ))
             }
         }
+    }
+
+    async fn enter(&mut self, group: &str, epoch: i32) -> Result<String, String> {
+        let joins = epoch == 0;
+        let request = ConsumerGroupHeartbeatRequest::default()
+            .with_group_id(group_id(group))
+            .with_member_id(text("entering"))
+            .with_member_epoch(epoch)
+            .with_rebalance_timeout_ms(if joins { 300_000 } else { -1 })
+            .with_subscribed_topic_names(joins.then(|| vec![topic_name("t")]))
+            .with_topic_partitions(joins.then(Vec::new));
+        let reply = self.call(1, &request).await?;
+        Ok(format!("{} {:?}", reply.error_code, reply.error_message))
     }
 
     async fn fetch(

@@ -99,6 +99,11 @@ pub enum Step {
         regex: Option<&'static str>,
         full: bool,
     },
+    /// A member of the newer protocol that joins with epoch 0, or leaves with -1.
+    Enter {
+        group: &'static str,
+        epoch: i32,
+    },
 }
 
 fn any_who(random: &mut Random) -> Who {
@@ -254,6 +259,44 @@ fn look() -> Vec<Step> {
     steps
 }
 
+/// A group with members keeps its protocol; one without is taken over by the first who comes, with its commits.
+fn changes_of_protocol() -> Vec<Step> {
+    let list = || Step::List {
+        version: 5,
+        states: Vec::new(),
+        kinds: Vec::new(),
+    };
+    let positions = || Step::Fetch {
+        version: 8,
+        group: "simple",
+        who: None,
+        all: true,
+    };
+    let join = |group, kind| Step::Join {
+        version: 9,
+        group,
+        session: 6_000,
+        protocol: "range",
+        kind,
+        member: "",
+    };
+    let enter = |group, epoch| Step::Enter { group, epoch };
+    vec![
+        enter("fixed", 0),
+        enter("dynamic", 0),
+        join("newer", "connect"),
+        list(),
+        enter("simple", 0),
+        list(),
+        positions(),
+        enter("simple", -1),
+        list(),
+        join("simple", "consumer"),
+        list(),
+        positions(),
+    ]
+}
+
 async fn compare(kafka: &mut Side, ours: &mut Side, steps: &[Step], differences: &mut Vec<String>) {
     for (number, step) in steps.iter().enumerate() {
         let (expected, actual) = (kafka.run(step).await, ours.run(step).await);
@@ -271,7 +314,8 @@ fn groups_answer_as_kafka_does() {
         .ok()
         .and_then(|seed| seed.parse().ok())
         .unwrap_or(20_261_130);
-    let mut broker = Kafka::start(&[]);
+    // Groups are not migrated here while they have members: Kafka with that switched off is the measure.
+    let mut broker = Kafka::start(&[("group.consumer.migration.policy", "disabled")]);
     let home = TempDir::new("groups");
     let mut engine = Tidemark::engine(home.path(), &[]);
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -293,7 +337,7 @@ fn groups_answer_as_kafka_does() {
         .map(|_| any_step(&mut random))
         .filter(|step| match step {
             Step::Delete { group, .. } => EXPENDABLE.contains(group) || *group != "dynamic",
-            // Kafka lets classic members into a group of the newer protocol (online migration); we refuse them.
+            // Kafka lets classic members into a group of the newer protocol whatever its policy says; we refuse them.
             Step::Join { group, .. } => *group != "newer",
             _ => true,
         })
@@ -334,7 +378,10 @@ fn groups_answer_as_kafka_does() {
         let shown = runtime.block_on(kafka.run(&list));
         !shown.starts_with("14") && !shown.starts_with("15") && !shown.starts_with("16")
     });
-    runtime.block_on(compare(&mut kafka, &mut ours, &look(), &mut differences));
+    runtime.block_on(async {
+        compare(&mut kafka, &mut ours, &look(), &mut differences).await;
+        compare(&mut kafka, &mut ours, &changes_of_protocol(), &mut differences).await;
+    });
     assert!(
         differences.is_empty(),
         "TIDEMARK_SEED={seed}: {} of {STEPS} answers differ\n{}",

@@ -9,6 +9,7 @@
 mod support;
 
 mod broker;
+mod committed;
 mod differences;
 mod directory;
 mod from_kafka;
