@@ -51,10 +51,10 @@ fn rate(commits: usize, took: Duration) -> f64 {
     commits as f64 / took.as_secs_f64()
 }
 
-async fn round(number: usize) {
+async fn round(number: usize) -> anyhow::Result<()> {
     let parent = std::env::var_os("TIDEMARK_BENCH_DIR").unwrap_or_else(|| ".".into());
-    let home = tempfile::tempdir_in(parent).expect("a directory of our own");
-    let store = Store::open(&home.path().join("state.redb")).expect("a store");
+    let home = tempfile::tempdir_in(parent)?;
+    let store = Store::open(&home.path().join("state.redb"))?;
     let topic = Topic {
         name: Arc::from("orders"),
         id: Uuid::from_u128(1),
@@ -66,8 +66,7 @@ async fn round(number: usize) {
         GroupConfig::default(),
         Arc::default(),
         vec![topic],
-    )
-    .expect("positions");
+    )?;
 
     let started = Instant::now();
     for offset in 0..ALONE {
@@ -88,7 +87,7 @@ async fn round(number: usize) {
         })
         .collect();
     for reader in readers {
-        reader.await.expect("a reader");
+        reader.await?;
     }
     let together = rate(READERS * EACH, started.elapsed());
     let transactions = store.transactions() - before;
@@ -99,14 +98,16 @@ async fn round(number: usize) {
         together / alone,
         (READERS * EACH) as f64 / transactions as f64,
     );
+    Ok(())
 }
 
 #[tokio::main]
-async fn main() {
+async fn main() -> anyhow::Result<()> {
     let rounds = std::env::args()
         .find_map(|argument| argument.parse().ok())
         .unwrap_or(5);
     for number in 1..=rounds {
-        round(number).await;
+        round(number).await?;
     }
+    Ok(())
 }
