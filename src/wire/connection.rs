@@ -272,8 +272,9 @@ impl<S: Broker + GroupService> Connection<S> {
         match &entry.action {
             Action::ApiVersions => Ok(Reply::whole(api_versions::answer(&server.table, &call, &body)?)),
             Action::Produce => {
-                call.room.push(charge);
-                produce::answer(&server.service, &call, &body).await
+                let answered = produce::answer(&server.service, &call, &body).await;
+                drop(charge);
+                answered
             }
             Action::Fetch => {
                 let fetch = fetch::answer(server, &mut self.fetch, &call, body.freeze(), charge);
