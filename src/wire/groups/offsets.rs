@@ -47,6 +47,7 @@ pub struct Offsets {
     readers: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Topic -> group -> partition -> what is remembered.
     former: BTreeMap<Arc<str>, FormerOfGroups>,
+    former_count: usize,
     /// What committed and remembered positions hold in memory, bytes.
     held: usize,
 }
@@ -173,6 +174,7 @@ impl Offsets {
         let partitions = groups.entry(Arc::clone(&key.group)).or_default();
         let last = former.last.clone();
         let old = partitions.insert(key.partition, former);
+        self.former_count += usize::from(old.is_none());
         self.replaced(key, old.as_ref().map(|old| &old.last), Some(&last));
     }
 
@@ -211,6 +213,7 @@ impl Offsets {
             return;
         };
         let old = partitions.remove(&key.partition);
+        self.former_count = self.former_count.saturating_sub(usize::from(old.is_some()));
         if partitions.is_empty() {
             groups.remove(&key.group);
         }
@@ -242,6 +245,7 @@ impl Offsets {
                 );
                 !groups.is_empty()
             });
+            self.former_count = self.former_count.saturating_sub(forgotten.len());
             for (key, old) in forgotten {
                 self.replaced(&key, Some(&old), None);
             }
