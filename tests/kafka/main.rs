@@ -10,6 +10,7 @@ mod support;
 
 mod broker;
 mod committed;
+mod deleted_topic;
 mod differences;
 mod directory;
 mod from_kafka;

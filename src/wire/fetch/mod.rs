@@ -321,7 +321,7 @@ fn find_one(request: &FetchRequest, asked: &Asked, left: i32, first: bool) -> Fo
     let max_bytes = i64::from(position.max_bytes.min(left).max(0));
     let slice = match log.read(position.fetch_offset, max_bytes, first, isolation) {
         Ok(slice) => slice,
-        Err(error) => return out_of_reach(failure(&error, log, &asked.key), log),
+        Err(error) => return out_of_reach(failure(&error, log), log),
     };
     let diverging = match diverging(log, position) {
         Ok(diverging) => diverging,
@@ -358,11 +358,10 @@ fn out_of_reach(code: ErrorCode, log: &PartitionLog) -> Found {
     found
 }
 
-fn failure(error: &ReadError, log: &PartitionLog, key: &TopicKey) -> ErrorCode {
-    match (log.phase(), key) {
-        // Deleted while the fetch was parked.
-        (Phase::Deleted, TopicKey::Name(_)) => ErrorCode::UnknownTopicOrPartition,
-        (Phase::Deleted, TopicKey::Id(_)) => ErrorCode::UnknownTopicId,
+fn failure(error: &ReadError, log: &PartitionLog) -> ErrorCode {
+    match log.phase() {
+        // Deleted while the fetch was parked: its topic was known, also by id, when it came.
+        Phase::Deleted => ErrorCode::UnknownTopicOrPartition,
         _ => refusal::read_code(error),
     }
 }
