@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -119,6 +119,8 @@ pub struct Fetchers {
     held: AtomicUsize,
     /// [`MOST_BYTES`], or less in a test.
     most: usize,
+    /// When a fetch could not be remembered for the last time, monotonic; negative when never.
+    overflowed_ms: AtomicI64,
 }
 
 impl Default for Fetchers {
@@ -147,7 +149,18 @@ impl Fetchers {
             hasher: RandomState::new(),
             held: AtomicUsize::new(0),
             most,
+            overflowed_ms: AtomicI64::new(-1),
         }
+    }
+
+    /// Whether somebody fetched lately and could not be remembered: then nobody can say where all readers are.
+    pub fn overflowed(&self, now_ms: i64) -> bool {
+        let at_ms = self.overflowed_ms.load(Ordering::Relaxed);
+        at_ms >= 0 && now_ms.saturating_sub(at_ms) < REMEMBERED_MS
+    }
+
+    fn not_remembered(&self, now: Now) {
+        self.overflowed_ms.fetch_max(now.monotonic_ms, Ordering::Relaxed);
     }
 
     /// Takes room for `bytes`, if there is so much left.
@@ -186,14 +199,20 @@ impl Fetchers {
     ) -> Option<(Arc<str>, Vec<Moved>)> {
         let mut shard = self.shard(client).lock();
         let Shard { sources, held } = &mut *shard;
-        let source = self.source(sources, held, client)?;
+        let Some(source) = self.source(sources, held, client) else {
+            self.not_remembered(now);
+            return None;
+        };
         let others_closed = source
             .connections
             .iter()
             .any(|(id, connection)| connection.closed && *id != client.connection);
         let connection = match source.connections.entry(client.connection) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(_) if !self.take(held, HOLDER) => return None,
+            Entry::Vacant(_) if !self.take(held, HOLDER) => {
+                self.not_remembered(now);
+                return None;
+            }
             Entry::Vacant(free) => free.insert(Connection::default()),
         };
         connection.closed = false;
@@ -201,7 +220,10 @@ impl Fetchers {
         for position in positions {
             let partitions = match connection.topics.entry(position.topic_id) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(_) if !self.take(held, HOLDER) => continue,
+                Entry::Vacant(_) if !self.take(held, HOLDER) => {
+                    self.not_remembered(now);
+                    continue;
+                }
                 Entry::Vacant(free) => free.insert(BTreeMap::new()),
             };
             let seen = Seen {
@@ -211,7 +233,10 @@ impl Fetchers {
             };
             let before = match partitions.get_mut(&position.partition) {
                 Some(known) => Some(std::mem::replace(known, seen)),
-                None if !self.take(held, POSITION) => continue,
+                None if !self.take(held, POSITION) => {
+                    self.not_remembered(now);
+                    continue;
+                }
                 None => partitions.insert(position.partition, seen),
             };
             if before.is_none_or(|before| before.offset != position.offset) {

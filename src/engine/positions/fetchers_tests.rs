@@ -125,6 +125,7 @@ fn names_without_end_are_not_all_remembered() {
     let fetchers = Fetchers::holding_at_most(most);
     let known = client("known", 0);
     assert_eq!(fetch(&fetchers, &known, 0, 1, 0), 1);
+    assert!(!fetchers.overflowed(0));
     for number in 0..2_000 {
         let other = client(&format!("{number}-{}", "x".repeat(500)), number);
         fetch(&fetchers, &other, 0, 1, 0);
@@ -140,6 +141,9 @@ fn names_without_end_are_not_all_remembered() {
         all.into_iter().find(|(name, _)| name.starts_with("known@"))
     };
     assert_eq!(of_known(&fetchers).unwrap().1, [(0, vec![7])]);
+    // That somebody is missing is known for as long as it would have been remembered.
+    assert!(fetchers.overflowed(REMEMBERED_MS - 1));
+    assert!(!fetchers.overflowed(REMEMBERED_MS));
     // Room comes back with time.
     fetchers.sweep(REMEMBERED_MS);
     assert_eq!(fetch(&fetchers, &client("later", 1), 0, 1, REMEMBERED_MS), 1);

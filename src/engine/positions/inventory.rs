@@ -12,6 +12,9 @@ use crate::retention::{Known, Position, Reader};
 use crate::wire::groups::readers::{GroupCensus, GroupReader};
 use crate::wire::groups::record::Gone;
 
+/// Stands for consumers without a group of whom there are too many to remember each. They may read from the log start.
+const NOT_REMEMBERED: &str = "(consumers beyond those that can be remembered)";
+
 impl ReaderInventory for Positions {
     fn readers(&self, topic: &str, id: Uuid, partitions: i32) -> Vec<Reader> {
         let now_ms = self.shared.now().monotonic_ms;
@@ -37,6 +40,13 @@ impl ReaderInventory for Positions {
             name,
             positions,
         }));
+        if self.shared.fetchers.overflowed(now_ms) {
+            readers.push(Reader {
+                kind: ReaderKind::Fetcher,
+                name: Arc::from(NOT_REMEMBERED),
+                positions: vec![Known::Assigned.into(); usize::try_from(partitions).unwrap_or(0)],
+            });
+        }
         readers
     }
 }
