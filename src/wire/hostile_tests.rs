@@ -3,7 +3,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
-use kafka_protocol::messages::ApiVersionsRequest;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{ApiVersionsRequest, MetadataRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -249,4 +250,32 @@ async fn what_is_parked_keeps_no_frame_waiting() {
         let produced = tokio::time::timeout(DEADLINE, produced).await;
         assert_eq!(codes(&produced.expect("an honest produce waits"))[0].1, 0);
     }
+}
+
+/// Peers that ask for large answers and take none hold so much memory in all; the next of them is given up.
+#[tokio::test]
+async fn answers_that_nobody_takes_are_held_up_to_a_bound() {
+    let broker = TestBroker::new();
+    let limits = Limits {
+        answer_budget_bytes: 1 << 20,
+        crowded_write: Duration::from_millis(100),
+        ..Limits::default()
+    };
+    let (address, _stop) = broker.serve(limits).await;
+    let named = (0..5_000).map(|number| {
+        let name = format!("no-such-topic-{number}-{}", "x".repeat(60));
+        MetadataRequestTopic::default().with_name(Some(crate::wire::apis::topic_name(&name)))
+    });
+    let request = MetadataRequest::default().with_topics(Some(named.collect()));
+    let peers = 10;
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..peers {
+        let mut client = Client::connect(address, "takes nothing").await.unwrap();
+        let request = request.clone();
+        // Far more than the sockets' buffers hold.
+        asking.spawn(async move { while client.send(4, &request).await.is_ok() {} });
+    }
+    // Two answers fit, at most.
+    until(|| broker.disconnected.lock().len() >= peers - 2).await;
+    is_served(address).await;
 }
