@@ -53,6 +53,18 @@ fn log_start(engine: &Tidemark, topic: &str) -> i64 {
         .expect("a number")
 }
 
+fn in_force(engine: &Tidemark, topic: &str, key: &str) -> String {
+    engine.get(&format!("/v1/topics/{topic}"))["inForce"]["config"][key]["value"]
+        .as_str()
+        .expect("a value")
+        .to_owned()
+}
+
+fn pause(kube: &KubeApi, annotation: &str) {
+    kube.kubectl(["annotate", "topic", "-n", NAMESPACE, "orders", annotation])
+        .run();
+}
+
 fn position(topic: &Value) -> i64 {
     topic["status"]["plan"]["readersAtRisk"][0]["position"]
         .as_i64()
@@ -83,6 +95,16 @@ fn a_slow_reader_holds_a_lowering_back_until_it_has_read_on() {
     fill(&engine, "orders");
     read(&engine, "billing", "orders", 100);
 
+    // Paused: the edit waits for a person, and the guard judges it when it goes on.
+    pause(&kube, "tidemark.dev/paused=true");
+    apply(&kube, "orders", &spec("3000", ""));
+    let orders = ready(&kube, "orders", "False/Paused");
+    assert_eq!(argocd(&orders), "Suspended");
+    engine.pass();
+    assert_eq!(log_start(&engine, "orders"), 0);
+    assert_eq!(in_force(&engine, "orders", "retention.bytes"), "-1");
+    pause(&kube, "tidemark.dev/paused-");
+
     // Lowered in the manifest: refused, and nothing is deleted.
     apply(&kube, "orders", &spec("3000", ""));
     let orders = ready(&kube, "orders", "False/SlowReader");
@@ -102,7 +124,7 @@ fn a_slow_reader_holds_a_lowering_back_until_it_has_read_on() {
     let row = kube.kubectl(["get", "topics", "-n", NAMESPACE, "orders"]).run();
     assert!(row.contains("SlowReader") && row.contains("billing"), "{row}");
 
-    // Paused meanwhile, engine restarted meanwhile: the refusal stays what it is.
+    // Engine restarted meanwhile, operator restarted meanwhile: the refusal stays what it is.
     engine.kill();
     engine.start_again();
     ready(&kube, "orders", "False/SlowReader");
@@ -131,7 +153,36 @@ fn a_slow_reader_holds_a_lowering_back_until_it_has_read_on() {
             .iter()
             .all(|reason| told.contains(&(*reason).to_owned()))
     });
+    what_only_the_engine_can_know(&kube, &engine);
     operator.stop();
+}
+
+/// The API server takes it, the engine does not: `Invalid` with its words, and the old values stay in force.
+fn what_only_the_engine_can_know(kube: &KubeApi, engine: &Tidemark) {
+    apply(kube, "narrow", "{partitions: 2, config: {retention.ms: 7d}}");
+    ready(kube, "narrow", "True/Applied");
+    for (spec, words) in [
+        (
+            "{config: {retention.ms: 8d}, partitionConfig: [{partition: 5, config: {retention.ms: 1d}}]}",
+            ["partitionConfig[5]", "2 partitions"],
+        ),
+        (
+            "{partitions: 2, config: {retention.ms: 8d, cleanup.policy: compact}}",
+            ["cleanup.policy", "compaction is not supported"],
+        ),
+    ] {
+        apply(kube, "narrow", spec);
+        let narrow = ready(kube, "narrow", "False/Invalid");
+        assert_eq!(condition(&narrow, "RetentionApplied"), "False/Invalid");
+        assert_eq!(kstatus(&narrow), "Failed");
+        let told = narrow["status"]["conditions"].to_string();
+        assert!(words.iter().all(|word| told.contains(word)), "{told}");
+        assert_eq!(in_force(engine, "narrow", "retention.ms"), "604800000");
+        assert_eq!(narrow["status"]["retention"], "7d");
+    }
+    apply(kube, "narrow", "{partitions: 2, config: {retention.ms: 8d}}");
+    ready(kube, "narrow", "True/Applied");
+    assert_eq!(in_force(engine, "narrow", "retention.ms"), "691200000");
 }
 
 #[test]
