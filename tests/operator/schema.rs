@@ -7,6 +7,7 @@ use tidemark::resource::schema::spec_range;
 use crate::running::{NAMESPACE, manifest};
 use crate::support::kube::KubeApi;
 use crate::support::peers;
+use crate::support::process::Start;
 
 /// A Topic that must be refused, and words that the refusal must have.
 struct Refused {
@@ -230,6 +231,7 @@ fn the_api_server_refuses_every_wrong_manifest_by_name() {
     explains(&kube);
     round_trip(&kube, &file);
     upgrade(&kube, &file);
+    a_version_is_followed_by_the_next(&kube);
 }
 
 /// All documents in one request to kubectl, which goes on after a refusal: one process, not hundreds.
@@ -428,4 +430,70 @@ fn upgrade(kube: &KubeApi, file: &str) {
         .kubectl(["get", "crd", crd::NAME, "-o", "jsonpath={.status.storedVersions}"])
         .run();
     assert_eq!(stored, "[\"v1alpha1\"]");
+}
+
+/// The way from one stored version to the next, by the commands of the documentation: the old one cannot be dropped before it.
+fn a_version_is_followed_by_the_next(kube: &KubeApi) {
+    let mut both: Value = serde_json::to_value(crd::definition()).expect("JSON");
+    let versions = both["spec"]["versions"].as_array_mut().expect("a list");
+    let mut next = versions[0].clone();
+    next["name"] = json!("v1beta1");
+    versions[0]["storage"] = json!(false);
+    versions.push(next);
+    let mut dropped = both.clone();
+    dropped["spec"]["versions"]
+        .as_array_mut()
+        .expect("a list")
+        .remove(0);
+    let replace = |definition: &Value| {
+        kube.kubectl(["replace", "-f", "-"])
+            .output_with(definition.to_string().as_bytes())
+    };
+    let topics = |version: &str| -> Vec<Value> {
+        let kind = format!("topics.{version}.tidemark.dev");
+        let list = crate::support::wait::eventually(version, crate::support::wait::PATIENCE, || {
+            let output = kube.kubectl(["get", &kind, "-A", "-o", "json"]).output();
+            serde_json::from_slice::<Value>(&output.stdout).map_err(|error| error.to_string())
+        });
+        let all = list["items"].as_array().expect("a list").iter();
+        all.map(|topic| {
+            json!([
+                topic["metadata"]["uid"],
+                topic["metadata"]["generation"],
+                topic["spec"]
+            ])
+        })
+        .collect()
+    };
+    let before = topics("v1alpha1");
+    assert!(before.len() >= 3, "{before:?}");
+    assert!(replace(&both).status.success());
+    assert_eq!(topics("v1beta1"), before);
+    assert_eq!(topics("v1alpha1"), before, "still served");
+    let refused = replace(&dropped);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        told.contains("storedVersions") && told.contains("v1alpha1"),
+        "{told}"
+    );
+
+    let documentation = std::fs::read_to_string(peers::source("deploy/docs/kubernetes.md")).expect("a file");
+    let commands = documentation
+        .split("```sh")
+        .filter_map(|block| block.split("```").next())
+        .find(|block| block.contains("storedVersions"))
+        .expect("the documentation tells how");
+    let path = std::env::var("PATH").expect("a path");
+    Start::new("migration", "bash")
+        .args(["-euo", "pipefail", "-c", commands])
+        .env("PATH", format!("{}:{path}", peers::folder("kubectl").display()))
+        .env("KUBECONFIG", kube.kubeconfig())
+        .run();
+    let answer = replace(&dropped);
+    assert!(
+        answer.status.success(),
+        "{}",
+        String::from_utf8_lossy(&answer.stderr)
+    );
+    assert_eq!(topics("v1beta1"), before, "neither generation nor spec has moved");
 }
