@@ -102,8 +102,9 @@ async fn ten_thousand_idle_connections_cost_little_and_keep_no_one_out() {
     let open = metrics.lines().find_map(|line| line.strip_prefix("connections "));
     assert!(open.unwrap().parse::<usize>().unwrap() >= wanted, "{open:?}");
     is_served(&engine).await;
-    // Quiet connections give their buffers back; what is left is their sockets and a few KiB each.
-    let bound = before + (wanted as u64) * 8;
+    // Quiet connections give their buffers back; what is left is their sockets and a few KiB each. About 8 in a development build, twice that
+    // with what the allocator holds on to; one buffer kept by each would be far beyond it.
+    let bound = before + (wanted as u64) * 16;
     eventually("quiet connections to give their buffers back", DEADLINE, || {
         let now = resident_kib(&mut engine);
         let refused = format!("{now} KiB resident, {before} before, at most {bound} expected");
