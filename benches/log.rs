@@ -17,6 +17,7 @@ use tidemark::log::compression::Codec;
 use tidemark::log::error::LogError;
 use tidemark::log::files::{DiskFiles, Files};
 use tidemark::log::handles::HandleCache;
+use tidemark::log::index_file::Entry as _;
 use tidemark::log::names::{SegmentFile, segment_path};
 use tidemark::log::partition::{Durability, LogStarts, OpenLog, PartitionLog};
 use tidemark::log::producer_state::ProducerStates;

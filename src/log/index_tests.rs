@@ -1,5 +1,6 @@
 use super::*;
 use crate::log::files::{DiskFiles, Files, OpenMode};
+use crate::log::index_file::Searched;
 
 fn at(offset: i64, position: i64) -> OffsetPosition {
     OffsetPosition { offset, position }

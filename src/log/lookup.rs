@@ -8,11 +8,12 @@ use std::io;
 use crate::log::batch::BatchSlice;
 use crate::log::batch_file::{self, BatchInFile, WalkError};
 use crate::log::error::LogError;
+use crate::log::index_file::Searched;
 use crate::log::names::SegmentFile;
 use crate::log::partition::PartitionLog;
 use crate::log::read::{Isolation, Located, ReadError, SegmentView};
 use crate::log::records;
-use crate::log::time_index::{self, Searched};
+use crate::log::time_index::{self, TimestampOffset};
 
 /// A record found by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,7 +180,7 @@ impl PartitionLog {
     fn near(
         &self,
         segment: &SegmentView,
-        in_memory: Option<Searched>,
+        in_memory: Option<Searched<TimestampOffset>>,
         timestamp: i64,
     ) -> Result<i64, ReadError> {
         let count = match in_memory {

@@ -19,7 +19,7 @@ pub mod flush;
 pub mod guard;
 pub mod handles;
 pub mod index;
-mod index_file;
+pub mod index_file;
 pub mod inspect;
 pub mod leader_epochs;
 mod leftovers;

@@ -14,8 +14,8 @@ use crate::log::batch_file::{self, BatchInFile, WalkError};
 use crate::log::damage::DamagedRange;
 use crate::log::error::{LogError, PathContext};
 use crate::log::files::FileHandle;
-use crate::log::index::{self, Searched};
-use crate::log::index_file;
+use crate::log::index::{self, OffsetPosition};
+use crate::log::index_file::{self, Searched};
 use crate::log::names::SegmentFile;
 use crate::log::partition::{OffsetBounds, PartitionLog, View};
 use crate::log::scan::{self, as_i64};
@@ -107,7 +107,7 @@ pub(crate) struct SegmentView {
     pub end_offset: i64,
     pub size: i64,
     pub active: bool,
-    pub searched: Option<Searched>,
+    pub searched: Option<Searched<OffsetPosition>>,
     pub damage: Vec<DamagedRange>,
 }
 
@@ -430,7 +430,7 @@ impl PartitionLog {
             });
         let path = self.segment_path(segment.base_offset, SegmentFile::OffsetIndex);
         let written = rebuilt.at("read", &path).and_then(|scanned| {
-            let bytes = index::encode_all(segment.base_offset, &scanned.offset_entries);
+            let bytes = index_file::encode_all(segment.base_offset, &scanned.offset_entries);
             index_file::write(self.files.as_ref(), &path, &bytes, true)
         });
         self.handles.forget(self.owner, segment.base_offset);

@@ -27,7 +27,6 @@ use crate::log::damage::{Damage, DamagedRange};
 use crate::log::due::DueUnlinks;
 use crate::log::error::{LogError, PathContext};
 use crate::log::files::{FileHandle, OpenMode};
-use crate::log::index;
 use crate::log::index_file;
 use crate::log::leader_epochs::LeaderEpochs;
 use crate::log::leftovers::{self, LiveFiles};
@@ -444,8 +443,8 @@ impl<'a> Segments<'a> {
     /// its start, and the next start tries again.
     fn write_indexes(&mut self, base_offset: i64, scanned: &Scanned, durable: bool) {
         self.report.rebuilt_indexes += 1;
-        let offsets = index::encode_all(base_offset, &scanned.offset_entries);
-        let times = time_index::encode_all(base_offset, &scanned.closed_time_entries());
+        let offsets = index_file::encode_all(base_offset, &scanned.offset_entries);
+        let times = index_file::encode_all(base_offset, &scanned.closed_time_entries());
         for (file, content) in [
             (SegmentFile::OffsetIndex, offsets),
             (SegmentFile::TimeIndex, times),

@@ -4,13 +4,12 @@
 //! An entry says: up to and including that offset, the largest timestamp is this one. Timestamps strictly increase.
 //! The last entry of a closed segment holds its largest timestamp, which is what time retention goes by.
 //!
-//! Invariants: as for the offset index, entries are partly in the file and partly pending. One slot of the capacity is
-//! kept for the closing entry, so a full index can still be closed.
+//! One slot of the capacity is kept for the closing entry, so a full index can still be closed.
 use std::io;
 use std::sync::Arc;
 
 use crate::log::files::FileHandle;
-use crate::log::index_file::{entry_at, entry_count, last_at_most};
+use crate::log::index_file::{self, Entry, GrowingIndex, entry_at, entry_count};
 
 /// Bytes of one entry.
 pub const ENTRY_LEN: usize = 12;
@@ -32,9 +31,14 @@ impl TimestampOffset {
             offset: base_offset,
         }
     }
+}
 
-    /// Reads one entry of an index with this base offset.
-    pub fn decode(base_offset: i64, entry: &[u8; ENTRY_LEN]) -> Self {
+impl Entry<ENTRY_LEN> for TimestampOffset {
+    fn key(&self) -> i64 {
+        self.timestamp
+    }
+
+    fn decode(base_offset: i64, entry: &[u8; ENTRY_LEN]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = *entry;
         Self {
             timestamp: i64::from_be_bytes([a, b, c, d, e, f, g, h]),
@@ -42,8 +46,7 @@ impl TimestampOffset {
         }
     }
 
-    /// The entry's bytes; `None` if the offset is not within 31 bits of the base.
-    pub fn encode(self, base_offset: i64) -> Option<[u8; ENTRY_LEN]> {
+    fn encode(self, base_offset: i64) -> Option<[u8; ENTRY_LEN]> {
         let relative = i32::try_from(self.offset.checked_sub(base_offset)?).ok()?;
         if relative < 0 {
             return None;
@@ -54,112 +57,28 @@ impl TimestampOffset {
     }
 }
 
-/// Where a search of the growing index of the active segment has to go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Searched {
-    /// Found in memory.
-    Here(TimestampOffset),
-    /// The answer is among the first so many entries of the file.
-    InFile(u32),
-}
-
 /// The index of the active segment, growing.
-#[derive(Debug)]
-pub struct TimeIndex {
-    base_offset: i64,
-    capacity: u32,
-    stored: u32,
-    pending: Vec<TimestampOffset>,
-    last: TimestampOffset,
-}
+pub type TimeIndex = GrowingIndex<TimestampOffset, ENTRY_LEN>;
 
 impl TimeIndex {
-    /// An empty index of at most `max_bytes` (`segment.index.bytes`).
-    pub fn new(base_offset: i64, max_bytes: i64) -> Self {
-        let capacity = max_bytes.max(0) / ENTRY_LEN as i64;
-        Self {
-            base_offset,
-            capacity: u32::try_from(capacity).unwrap_or(u32::MAX),
-            stored: 0,
-            pending: Vec::new(),
-            last: TimestampOffset::none(base_offset),
-        }
-    }
-
-    /// An index whose `stored` entries are already in the file, the last of them being `last`.
-    pub fn resumed(base_offset: i64, max_bytes: i64, stored: u32, last: TimestampOffset) -> Self {
-        Self {
-            stored,
-            last,
-            ..Self::new(base_offset, max_bytes)
-        }
-    }
-
-    /// Entries so far.
-    pub fn len(&self) -> u32 {
-        self.stored
-            .saturating_add(u32::try_from(self.pending.len()).unwrap_or(u32::MAX))
-    }
-
-    /// Whether there is no entry.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Whether only the slot of the closing entry is left.
     pub fn is_full(&self) -> bool {
-        self.len() >= self.capacity.saturating_sub(1)
+        self.room() <= 1
     }
 
     /// The last entry; `(-1, base)` if there is none.
     pub fn last(&self) -> TimestampOffset {
-        self.last
+        self.last_entry()
+            .unwrap_or(TimestampOffset::none(self.base_offset()))
     }
 
     /// Offers an entry; it is taken only if its timestamp is above the last one's and there is room. `closing` may use
     /// the last slot.
     pub fn offer(&mut self, entry: TimestampOffset, closing: bool) {
         let fits = closing || !self.is_full();
-        let rises = entry.timestamp > self.last.timestamp && entry.offset >= self.last.offset;
-        if fits && rises && entry.encode(self.base_offset).is_some() {
-            self.pending.push(entry);
-            self.last = entry;
-        }
-    }
-
-    /// Writes the pending entries. After an error they are still pending.
-    ///
-    /// # Errors
-    /// What the write fails with.
-    pub fn store(&mut self, handle: &dyn FileHandle) -> io::Result<()> {
-        if self.pending.is_empty() {
-            return Ok(());
-        }
-        let bytes = encode_all(self.base_offset, &self.pending);
-        handle.write_all_at(&bytes, u64::from(self.stored) * ENTRY_LEN as u64)?;
-        self.stored = self.len();
-        self.pending.clear();
-        Ok(())
-    }
-
-    /// Cuts the file to the stored entries if it is longer.
-    ///
-    /// # Errors
-    /// What the operating system refuses.
-    pub fn trim(&self, handle: &dyn FileHandle) -> io::Result<()> {
-        let len = u64::from(self.stored) * ENTRY_LEN as u64;
-        if handle.info()?.len != len {
-            handle.set_len(len)?;
-        }
-        Ok(())
-    }
-
-    /// Looks for the last entry at or below `timestamp` in memory, or says where in the file to look.
-    pub fn search(&self, timestamp: i64) -> Searched {
-        let within = self.pending.partition_point(|entry| entry.timestamp <= timestamp);
-        match within.checked_sub(1).and_then(|last| self.pending.get(last)) {
-            Some(entry) => Searched::Here(*entry),
-            None => Searched::InFile(self.stored),
+        let last = self.last();
+        if fits && entry.timestamp > last.timestamp && entry.offset >= last.offset {
+            self.push(entry);
         }
     }
 }
@@ -175,15 +94,8 @@ pub fn lookup(
     count: Option<u32>,
     timestamp: i64,
 ) -> io::Result<TimestampOffset> {
-    let handle: &dyn FileHandle = handle.as_ref();
-    let held = entry_count::<ENTRY_LEN>(handle)?;
-    let count = count.unwrap_or(held).min(held);
-    let found = last_at_most(handle, count, |entry| {
-        TimestampOffset::decode(base_offset, entry).timestamp <= timestamp
-    })?;
-    Ok(found.map_or(TimestampOffset::none(base_offset), |entry| {
-        TimestampOffset::decode(base_offset, &entry)
-    }))
+    let found = index_file::last_up_to(handle.as_ref(), base_offset, count, timestamp)?;
+    Ok(found.unwrap_or(TimestampOffset::none(base_offset)))
 }
 
 /// The timestamps of the last entry at or below `timestamp` and of the first above it.
@@ -215,23 +127,13 @@ pub fn around(handle: &dyn FileHandle, timestamp: i64) -> io::Result<(Option<i64
 /// # Errors
 /// What reading fails with.
 pub fn resume(handle: &dyn FileHandle, base_offset: i64) -> io::Result<Option<(u32, TimestampOffset)>> {
-    let count = entry_count::<ENTRY_LEN>(handle)?;
-    let Some(index) = count.checked_sub(1) else {
+    let (count, last) = index_file::count_and_last::<TimestampOffset, ENTRY_LEN>(handle, base_offset)?;
+    let Some(last) = last else {
         return Ok(Some((0, TimestampOffset::none(base_offset))));
     };
-    let last = TimestampOffset::decode(base_offset, &entry_at(handle, index)?);
     let possible =
         last.timestamp >= 0 && last.offset >= base_offset && (count == 1 || last.offset > base_offset);
     Ok(possible.then_some((count, last)))
-}
-
-/// The bytes of a whole index.
-pub fn encode_all(base_offset: i64, entries: &[TimestampOffset]) -> Vec<u8> {
-    entries
-        .iter()
-        .filter_map(|entry| entry.encode(base_offset))
-        .flatten()
-        .collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::log::files::{DiskFiles, Files, OpenMode};
+use crate::log::index_file::Searched;
 
 fn at(timestamp: i64, offset: i64) -> TimestampOffset {
     TimestampOffset { timestamp, offset }

@@ -197,3 +197,17 @@ fn a_duplicate_can_leave_an_empty_segment_behind_as_in_kafka() {
     assert_eq!((duplicate.duplicate, duplicate.base_offset), (true, 0));
     assert_eq!((bench.bases(), bench.log().log_end()), (vec![0, 2], 2));
 }
+
+/// C9: a second is a second, not the minute that others make of it.
+#[test]
+fn c9_a_very_short_segment_ms_is_honoured_and_not_clamped() {
+    let bench = Bench::new(&[LARGE, ("segment.ms", "1000")]);
+    assert_eq!(bench.log().settings().segment_ms, 1_000);
+    bench.batches(1, NOW).batches(1, NOW + 1_000);
+    assert_eq!(bench.bases(), [0]);
+    bench.batches(1, NOW + 1_001);
+    assert_eq!(bench.bases(), [0, 2]);
+    assert!(!bench.log().idle_roll(NOW + 1_000).unwrap());
+    assert!(bench.log().idle_roll(NOW + 1_001).unwrap());
+    assert_eq!(bench.bases(), [0, 2, 3]);
+}

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use tidemark::log::batch;
 use tidemark::log::files::DiskFiles;
 use tidemark::log::index::OffsetPosition;
+use tidemark::log::index_file::Entry as _;
 use tidemark::log::read::Isolation;
 use tidemark::log::time_index::TimestampOffset;
 use tidemark::retention::Reason;

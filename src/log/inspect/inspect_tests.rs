@@ -392,7 +392,7 @@ fn the_three_segment_table_as_a_plan() {
         NOW,
     );
     assert!(
-        text.contains("moves the log start from 0 to 2: 1 segments"),
+        text.contains("moves the log start from 0 to 2: 1 segment"),
         "{text}"
     );
     assert!(text.contains("keep"), "{text}");

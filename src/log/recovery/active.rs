@@ -53,6 +53,7 @@ impl Segments<'_> {
         active.loaded(tolerated_ms, around.0, around.1);
         active.offset_index =
             OffsetIndex::resumed(base_offset, limits.index_bytes, offset_count, last_offset);
+        let last_time = (time_count > 0).then_some(last_time);
         active.time_index = TimeIndex::resumed(base_offset, limits.index_bytes, time_count, last_time);
         Ok(Some((active, next_offset)))
     }
