@@ -15,6 +15,7 @@ mod fleet;
 mod gitops;
 mod kills;
 mod monitoring;
+mod outages;
 mod permissions;
 mod proxy;
 mod running;

@@ -199,6 +199,12 @@ impl Proxy {
         let _ = self.cut.send(None);
     }
 
+    /// Ends every watch in the middle of an event.
+    pub fn break_off(&self) {
+        let half = r#"{"type":"MODIFIED","object":{"apiVersion":"tidemark.dev/v1alpha1","kind":"Topic","metadata":{"na"#;
+        let _ = self.cut.send(Some(Bytes::from(half)));
+    }
+
     /// Ends every watch with an event that its version is too old.
     pub fn expire(&self) {
         let event = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;

@@ -185,6 +185,72 @@ fn what_only_the_engine_can_know(kube: &KubeApi, engine: &Tidemark) {
     assert_eq!(in_force(engine, "narrow", "retention.ms"), "691200000");
 }
 
+/// The engine aborts at this point of the change that `act` causes, and comes back.
+fn die_at(engine: &mut Tidemark, point: &str, act: impl FnOnce()) {
+    let armed = engine.http("POST", &format!("/v1/failpoints/{point}/1"), None);
+    assert_eq!(armed.status, 204, "{point}");
+    act();
+    let process = engine.process();
+    until(point, PATIENCE, || process.ended().is_some());
+    engine.kill();
+    engine.start_again();
+}
+
+#[test]
+fn an_engine_that_dies_in_the_middle_of_a_change_is_asked_again() {
+    let kube = KubeApi::start();
+    install(&kube);
+    let home = TempDir::new("dies");
+    let mut engine = Tidemark::engine(home.path(), &["--check-interval", "1h"]);
+    let _operator = Operator::start(&kube, engine.control());
+    let spec =
+        |days: usize| format!("{{partitions: 2, config: {{retention.ms: {days}d}}, deletionPolicy: Delete}}");
+    let creation = [
+        "topics::recorded",
+        "topics::one-directory-made",
+        "topics::directories-made",
+    ];
+    for (number, point) in creation.iter().enumerate() {
+        let name = format!("made-{number}");
+        die_at(&mut engine, point, || apply(&kube, &name, &spec(3)));
+        let made = ready(&kube, &name, "True/Applied");
+        assert_eq!(made["status"]["partitions"], 2, "{point}");
+        fill_one(&engine, &name);
+    }
+    let id = topic(&kube, "made-0")["status"]["topicId"].clone();
+    let edit = ["guarded::checked", "guarded::persisted", "guarded::applied"];
+    for (number, point) in edit.iter().enumerate() {
+        die_at(&mut engine, point, || apply(&kube, "made-0", &spec(4 + number)));
+        let edited = ready(&kube, "made-0", "True/Applied");
+        let wanted = ((4 + number) * 86_400_000).to_string();
+        assert_eq!(in_force(&engine, "made-0", "retention.ms"), wanted, "{point}");
+        assert_eq!(edited["status"]["topicId"], id, "{point}");
+        let end = &engine.get("/v1/topics/made-0")["partitions"][0]["logEnd"];
+        assert_eq!(*end, 1, "{point}: what was acknowledged is there");
+    }
+    for (number, point) in ["topics::deletion-recorded", "topics::one-directory-marked"]
+        .iter()
+        .enumerate()
+    {
+        let name = format!("made-{number}");
+        die_at(&mut engine, point, || {
+            kube.kubectl(["delete", "topic", "-n", NAMESPACE, &name, "--wait=false"])
+                .run();
+        });
+        gone(&kube, &name);
+        assert_eq!(
+            engine.http("GET", &format!("/v1/topics/{name}"), None).status,
+            404
+        );
+    }
+    let kept = &engine.get("/v1/topics/made-2")["partitions"][0]["logEnd"];
+    assert_eq!(*kept, 1, "nobody asked for its end");
+}
+
+fn fill_one(engine: &Tidemark, topic: &str) {
+    produce(engine.bootstrap(), topic, 0, &["a record".to_owned()]);
+}
+
 #[test]
 fn clamp_steps_down_allow_gives_up_and_a_deletion_waits() {
     let kube = KubeApi::start();
