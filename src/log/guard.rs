@@ -5,7 +5,7 @@ use crate::log::batch_file::batches_in;
 use crate::log::names::SegmentFile;
 use crate::log::partition::{PartitionLog, View};
 use crate::log::read::{Located, SegmentView};
-use crate::retention::{Clamped, Outlook, PartitionView, Proposed, Rules, clamp, loses_nothing};
+use crate::retention::{Clamped, Look, Outlook, PartitionView, Proposed, Rules, clamp, step};
 
 impl PartitionLog {
     /// What a change would do here, looking ahead from `now_ms` over `headroom_ms`.
@@ -30,17 +30,18 @@ impl PartitionLog {
         })
     }
 
-    /// Whether a reader that has read up to `slowest` loses nothing to `proposed`.
-    pub fn loses_nothing(
+    /// What comes after `now`, which an earlier clamp put in force; see [`step`].
+    pub fn step(
         &self,
         in_force: Rules,
         proposed: Proposed,
-        slowest: i64,
-        now_ms: i64,
-        headroom_ms: i64,
-    ) -> bool {
+        now: &Rules,
+        found: Clamped,
+        look: Look,
+        longer_ms: i64,
+    ) -> Clamped {
         self.on_a_copy(in_force, proposed, |view| {
-            loses_nothing(view, slowest, now_ms, headroom_ms, &mut |_, range| {
+            step(view, now, found, look, longer_ms, &mut |_, range| {
                 self.last_data(range)
             })
         })

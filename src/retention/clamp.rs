@@ -3,6 +3,7 @@ use std::ops::Range;
 
 use super::guard::LastData;
 use super::outlook::{PartitionView, Proposed, last_append_kept_apart, taken};
+use super::plan::plan;
 use super::rules::Rules;
 
 /// As much of a change as loses nothing on one partition.
@@ -102,24 +103,82 @@ pub fn clamp(
     Some(Clamped { rules, steps_at })
 }
 
-/// Whether a reader that will next read `slowest` loses nothing to what is proposed. For settings that a clamp found some time
-/// ago.
-pub fn loses_nothing(
+/// What comes after `now`, settings that an earlier clamp towards the same change put in force. `found` is what a clamp finds for
+/// this moment.
+///
+/// They stay as long as they are safe and a lower step would free nothing. Where time or appends have made them unsafe they are
+/// raised, by `longer_ms` more than the headroom at once, so that a reader that stands still does not have them raised at
+/// every look.
+pub fn step(
     view: &PartitionView<'_>,
+    now: &Rules,
+    found: Clamped,
+    look: Look,
+    longer_ms: i64,
+    last_data: &mut LastData<'_>,
+) -> Clamped {
+    let Proposed::Rules(asked) = view.proposed else {
+        return found;
+    };
+    let Look {
+        slowest,
+        now_ms,
+        headroom_ms,
+    } = look;
+    if !lies_above(now, &asked, &found.rules) || loses_now(view, now, slowest, now_ms, last_data) {
+        let longer_ms = headroom_ms.max(0).saturating_add(longer_ms);
+        return clamp(view, slowest, now_ms, longer_ms, last_data).unwrap_or(found);
+    }
+    let later_ms = now_ms.saturating_add(headroom_ms.max(0));
+    let start = |rules: &Rules| {
+        plan(
+            view.profile,
+            view.log_start,
+            view.high_watermark,
+            view.log_end,
+            later_ms,
+            rules,
+        )
+        .new_log_start
+    };
+    if start(&found.rules) > start(now) {
+        found
+    } else {
+        Clamped { rules: *now, ..found }
+    }
+}
+
+/// When and for whom one looks.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    /// The first offset that the slowest reader has not read.
+    pub slowest: i64,
+    /// The time, ms.
+    pub now_ms: i64,
+    /// How far ahead, ms.
+    pub headroom_ms: i64,
+}
+
+/// Whether a pass under `rules` takes something unread now that the settings in force keep.
+fn loses_now(
+    view: &PartitionView<'_>,
+    rules: &Rules,
     slowest: i64,
     now_ms: i64,
-    headroom_ms: i64,
     last_data: &mut LastData<'_>,
 ) -> bool {
-    let later_ms = now_ms.saturating_add(headroom_ms.max(0));
-    taken(view, now_ms, later_ms).into_iter().all(|taken| {
+    let view = PartitionView {
+        proposed: Proposed::Rules(*rules),
+        ..*view
+    };
+    taken(&view, now_ms, now_ms).into_iter().any(|taken| {
         let unread = slowest.max(taken.start)..taken.end;
-        unread.is_empty() || last_data(view.partition, unread).is_none()
+        !unread.is_empty() && last_data(view.partition, unread).is_some()
     })
 }
 
 /// Whether no limit in `rules` is below what was `asked` for, and they close segments as `found` does.
-pub fn lies_above(rules: &Rules, asked: &Rules, found: &Rules) -> bool {
+fn lies_above(rules: &Rules, asked: &Rules, found: &Rules) -> bool {
     let above = |limit: i64, asked: i64| limit < 0 || (asked >= 0 && limit >= asked);
     above(rules.retention_ms, asked.retention_ms)
         && above(rules.retention_bytes, asked.retention_bytes)

@@ -136,3 +136,60 @@ fn the_next_step_is_past_the_last_data_record_of_the_segment_in_the_way() {
     assert_eq!(next_step(&view, 960, &mut odd), 990);
     assert_eq!(next_step(&view, 995, &mut odd), 1000);
 }
+
+/// What a step from `now` comes to for a reader at `slowest`, an hour at once.
+fn stepped(now: Rules, slowest: i64, now_ms: i64) -> Rules {
+    let profile = ten_days();
+    let in_force = Rules {
+        retention_ms: 30 * DAY,
+        ..Rules::default()
+    };
+    let view = PartitionView {
+        partition: 0,
+        profile: &profile,
+        log_start: 200,
+        high_watermark: 1000,
+        log_end: 1000,
+        last_stable_offset: 1000,
+        active_since_ms: Some(NOW - 2 * DAY),
+        in_force,
+        proposed: Proposed::Rules(Rules {
+            retention_ms: DAY / 2,
+            ..in_force
+        }),
+    };
+    let last_data = &mut |_: i32, range: Range<i64>| Some(range.end - 1);
+    let look = Look {
+        slowest,
+        now_ms,
+        headroom_ms: 0,
+    };
+    let found = clamp(&view, slowest, now_ms, 0, last_data).unwrap();
+    step(&view, &now, found, look, DAY / 24, last_data).rules
+}
+
+#[test]
+fn a_clamp_stays_while_it_is_safe_goes_down_where_that_frees_something_and_up_before_it_takes_anything() {
+    let days = |days: i64, more: i64| Rules {
+        retention_ms: days * DAY + more,
+        ..Rules::default()
+    };
+    let hour = DAY / 24;
+    // The reader's segment, 200 to 299, is 8 days old.
+    assert_eq!(stepped(days(8, 0), 250, NOW), days(8, 0));
+    assert_eq!(
+        stepped(days(8, hour), 250, NOW),
+        days(8, hour),
+        "lower frees nothing"
+    );
+    assert_eq!(
+        stepped(days(8, 0), 250, NOW + 1),
+        days(8, 1 + hour),
+        "too low by now"
+    );
+    assert_eq!(stepped(days(8, 1 + hour), 250, NOW + hour), days(8, 1 + hour));
+    assert_eq!(stepped(days(8, 0), 300, NOW), days(7, 0));
+    // Never looser than what was in force, nor lower than what was asked for.
+    assert_eq!(stepped(days(29, 0), 250, NOW + 22 * DAY), days(30, 0));
+    assert_eq!(stepped(days(0, 1), 1_000, NOW).retention_ms, DAY / 2);
+}

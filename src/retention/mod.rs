@@ -22,7 +22,7 @@ mod watch;
 #[cfg(test)]
 mod future_tests;
 
-pub use clamp::{Clamped, clamp, lies_above, loses_nothing};
+pub use clamp::{Clamped, Look, clamp, step};
 pub use guard::{AlreadyLost, AtRisk, Cause, Decision, Held, Judgement, LastData, judge};
 pub use headroom::{Headroom, expires_at_ms, headroom};
 pub use losses::{Loss, Losses};

@@ -5,10 +5,14 @@ use std::ops::Range;
 
 use tidemark::resource::contract::{ReaderKind, ReadersPolicy};
 use tidemark::retention::{
-    Decision, Judgement, Known, Outlook, PartitionView, Proposed, Reader, Rules, Watch, clamp, judge, plan,
+    Decision, Judgement, Known, Look, Outlook, PartitionView, Proposed, Reader, Rules, Watch, clamp, judge,
+    plan, step,
 };
 
 use crate::partition::{Partition, Record};
+
+/// How much longer than the headroom a clamp that has become unsafe is made safe for.
+const STANDS_STILL: i64 = 100;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Commit {
@@ -103,9 +107,10 @@ pub enum Crash {
 /// What an action led to.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// The guard spoke. `in_force` is what was before.
+    /// The guard spoke. `in_force` is what was before; `in_part` says that a part of the change was in force besides.
     Judged {
         in_force: Vec<Rules>,
+        in_part: bool,
         asked: Vec<Proposed>,
         judgement: Box<Judgement>,
         after: Vec<Rules>,
@@ -114,6 +119,9 @@ pub enum Event {
     Deleted {
         partition: usize,
         before: Box<Partition>,
+        by: Rules,
+        /// The settings before a change that was in force in part.
+        granted: Option<Rules>,
     },
     /// Readers can be elsewhere, or the log can be another, than when a change was judged.
     Upset,
@@ -122,6 +130,8 @@ pub enum Event {
 #[derive(Debug, Clone)]
 pub struct Pending {
     pub asked: Vec<Rules>,
+    /// The settings that a change began from of which part is in force.
+    before: Option<Vec<Rules>>,
     watch: Watch,
 }
 
@@ -287,6 +297,16 @@ impl World {
         )
     }
 
+    /// What changes are held against: the settings in force, or those before a change that is in force in part.
+    pub fn granted(&self) -> &[Rules] {
+        self.before().unwrap_or(&self.in_force)
+    }
+
+    /// The settings before a change that is in force in part.
+    pub fn before(&self) -> Option<&[Rules]> {
+        self.pending.as_ref()?.before.as_deref()
+    }
+
     fn client(&mut self, client: usize) -> &mut Client {
         let client = client % self.clients.len();
         &mut self.clients[client]
@@ -349,6 +369,9 @@ impl World {
     }
 
     fn pass(&mut self, killed_after: Option<usize>) {
+        if self.before().is_some() {
+            self.judge_pending();
+        }
         let mut left = killed_after.unwrap_or(usize::MAX);
         for index in 0..self.partitions.len() {
             let plan = self.plan(index);
@@ -358,6 +381,8 @@ impl World {
             self.events.push(Event::Deleted {
                 partition: index,
                 before: Box::new(self.partitions[index].clone()),
+                by: self.in_force[index],
+                granted: self.before().map(|granted| granted[index]),
             });
             let now = self.now;
             let partition = &mut self.partitions[index];
@@ -408,7 +433,7 @@ impl World {
         let index = partition % self.partitions.len();
         let offset = offset.min(self.partitions[index].end);
         let proposed: Vec<Proposed> = self
-            .in_force
+            .granted()
             .iter()
             .enumerate()
             .map(|(at, rules)| {
@@ -422,10 +447,11 @@ impl World {
         let judgement = self.judge(&proposed);
         let applied = judgement.decision == Decision::Apply;
         self.events.push(Event::Judged {
-            in_force: self.in_force.clone(),
+            in_force: self.granted().to_vec(),
+            in_part: self.before().is_some(),
             asked: proposed,
             judgement: Box::new(judgement),
-            after: self.in_force.clone(),
+            after: self.granted().to_vec(),
         });
         if applied {
             let end = if offset < 0 {
@@ -444,13 +470,21 @@ impl World {
     fn submit(&mut self, asked: Vec<Rules>) {
         let proposed: Vec<Proposed> = asked.iter().copied().map(Proposed::Rules).collect();
         let judgement = self.judge(&proposed);
-        let in_force = self.in_force.clone();
-        self.pending = None;
+        let granted = self.granted().to_vec();
+        let in_part = self.before().is_some();
         match judgement.decision {
-            Decision::Apply => self.in_force = asked,
+            Decision::Apply => {
+                self.in_force = asked;
+                self.pending = None;
+            }
             Decision::Refuse => {
                 let watch = Watch::until_safe(&judgement);
-                self.pending = Some(Pending { asked, watch });
+                self.in_force.clone_from(&granted);
+                self.pending = Some(Pending {
+                    asked,
+                    before: None,
+                    watch,
+                });
             }
             Decision::Clamp => {
                 let mut steps = Vec::new();
@@ -459,30 +493,32 @@ impl World {
                     let index = usize::try_from(held.partition).unwrap();
                     let view = self.view(index, proposed[index]);
                     let last_data = &mut |_: i32, range: Range<i64>| self.partitions[index].last_data(&range);
-                    let step = clamp(&view, held.slowest, self.now, self.headroom, last_data).unwrap();
-                    clamped[index] = step.rules;
-                    steps.push((held.partition, step));
+                    let mut found = clamp(&view, held.slowest, self.now, self.headroom, last_data).unwrap();
+                    if in_part {
+                        let look = Look {
+                            slowest: held.slowest,
+                            now_ms: self.now,
+                            headroom_ms: self.headroom,
+                        };
+                        found = step(&view, &self.in_force[index], found, look, STANDS_STILL, last_data);
+                    }
+                    clamped[index] = found.rules;
+                    steps.push((held.partition, found));
                 }
                 let watch = Watch::until_step(&judgement, &steps);
-                let settled = self.in_force == clamped;
                 self.in_force = clamped;
-                self.pending = Some(Pending { asked, watch });
-                if !settled {
-                    // What the change waits for is told from the settings that are in force now.
-                    self.judged(in_force, proposed, judgement);
-                    self.judge_pending();
-                    return;
-                }
+                self.pending = Some(Pending {
+                    asked,
+                    before: Some(granted.clone()),
+                    watch,
+                });
             }
         }
-        self.judged(in_force, proposed, judgement);
-    }
-
-    fn judged(&mut self, in_force: Vec<Rules>, asked: Vec<Proposed>, judgement: Judgement) {
         let after = self.in_force.clone();
         self.events.push(Event::Judged {
-            in_force,
-            asked,
+            in_force: granted,
+            in_part,
+            asked: proposed,
             judgement: Box::new(judgement),
             after,
         });
@@ -495,8 +531,8 @@ impl World {
     }
 
     fn judge_pending(&mut self) {
-        if let Some(pending) = self.pending.take() {
-            self.submit(pending.asked);
+        if let Some(pending) = &self.pending {
+            self.submit(pending.asked.clone());
         }
     }
 
@@ -527,7 +563,7 @@ impl World {
             log_end: partition.end,
             last_stable_offset: partition.end,
             active_since_ms: partition.active_since(),
-            in_force: self.in_force[index],
+            in_force: self.granted()[index],
             proposed,
         }
     }

@@ -8,10 +8,9 @@ use crate::engine::readers::ReaderInventory;
 use crate::engine::topics::catalog::TopicState;
 use crate::engine::topics::open::millis;
 use crate::engine::topics::record::Layers;
-use crate::log::partition::PartitionLog;
 use crate::resource::contract::{Outcome, ReadersPolicy, Verdict};
 use crate::retention::{
-    Cause, Clamped, Decision, Judgement, Outlook, Proposed, Reader, Rules, Watch, judge, lies_above,
+    Cause, Clamped, Decision, Judgement, Look, Outlook, Proposed, Reader, Rules, Watch, judge,
 };
 
 /// For how much longer than the headroom a clamp is made safe when a reader stands still, so that it has to be raised
@@ -194,9 +193,7 @@ impl Engine {
                 if let (Some((_, in_force, proposed)), Some(log)) = (asked, log)
                     && let Some(found) = log.clamp(*in_force, *proposed, held.slowest, now_ms, headroom_ms)
                 {
-                    let at = ClampAt {
-                        in_force: *in_force,
-                        proposed: *proposed,
+                    let look = Look {
                         slowest: held.slowest,
                         now_ms,
                         headroom_ms,
@@ -205,7 +202,10 @@ impl Engine {
                         .then(|| topic.record.layers.settings(held.partition).ok())
                         .flatten();
                     let found = match now {
-                        Some(now) => at.step(log, Rules::from(&now), found),
+                        Some(now) => {
+                            let now = Rules::from(&now);
+                            log.step(*in_force, *proposed, &now, found, look, STANDS_STILL_MS)
+                        }
                         None => found,
                     };
                     clamped.push((held.partition, found));
@@ -237,39 +237,6 @@ impl Engine {
     pub(crate) fn readers_of(&self, topic: &TopicState) -> Vec<Reader> {
         self.positions
             .readers(&topic.record.name, topic.record.id, topic.record.partitions)
-    }
-}
-
-/// One partition on which a change goes in as far as nothing is lost.
-struct ClampAt {
-    in_force: Rules,
-    proposed: Proposed,
-    slowest: i64,
-    now_ms: i64,
-    headroom_ms: i64,
-}
-
-impl ClampAt {
-    /// What comes after `now`, where a part of the change has been in force. It stays as long as it is safe and a lower step would
-    /// free nothing; where time or appends have made it unsafe it is raised again, for a while at once.
-    fn step(&self, log: &PartitionLog, now: Rules, found: Clamped) -> Clamped {
-        let Proposed::Rules(asked) = self.proposed else {
-            return found;
-        };
-        let is_safe = lies_above(&now, &asked, &found.rules)
-            && log.loses_nothing(self.in_force, Proposed::Rules(now), self.slowest, self.now_ms, 0);
-        if !is_safe {
-            let longer_ms = self.headroom_ms.saturating_add(STANDS_STILL_MS);
-            let raised = log.clamp(self.in_force, self.proposed, self.slowest, self.now_ms, longer_ms);
-            return raised.unwrap_or(found);
-        }
-        let later_ms = self.now_ms.saturating_add(self.headroom_ms);
-        let start = |rules: &Rules| log.plan(later_ms, rules).new_log_start;
-        if start(&found.rules) > start(&now) {
-            found
-        } else {
-            Clamped { rules: now, ..found }
-        }
     }
 }
 
