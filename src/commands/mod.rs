@@ -80,7 +80,7 @@ impl Command {
     /// The log filter of a command where none is given: what a person at a terminal is told already is not logged too.
     fn usual_log(&self) -> &'static str {
         match self {
-            Self::Run(_) if std::io::stdout().is_terminal() => "warn",
+            Self::Run(_) if std::io::stdout().is_terminal() => "warn,tidemark::engine::events::owned=off",
             Self::Run(_) | Self::Engine(_) | Self::Operator(_) => "info",
             _ => "error",
         }

@@ -4,6 +4,7 @@
 //! command goes on without it, so that its exit code stays the answer.
 use std::fmt;
 use std::io::{ErrorKind, Write as _};
+use std::os::fd::AsFd;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Context;
@@ -36,7 +37,11 @@ pub fn painted(style: Style, text: &str) -> String {
 
 /// The columns of the terminal that standard output is, if it is one.
 pub fn columns() -> Option<usize> {
-    let size = termios::tcgetwinsize(std::io::stdout()).ok()?;
+    columns_of(std::io::stdout())
+}
+
+fn columns_of(stream: impl AsFd) -> Option<usize> {
+    let size = termios::tcgetwinsize(stream).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
@@ -92,11 +97,12 @@ impl fmt::Display for Tip {
 /// Tells an error on standard error.
 pub fn complain(error: &anyhow::Error) {
     // Nobody is left to tell where even standard error is gone.
-    let _ = anstream::stderr().lock().write_all(complaint(error).as_bytes());
+    let text = complaint(error, columns_of(std::io::stderr()));
+    let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
 /// An error for people: the chain of causes in a sentence, and the tip if it has one.
-fn complaint(error: &anyhow::Error) -> String {
+fn complaint(error: &anyhow::Error, columns: Option<usize>) -> String {
     let tip = error.downcast_ref::<Tip>();
     let mut sentence = String::new();
     for cause in error.chain().skip(usize::from(tip.is_some())) {
@@ -110,9 +116,15 @@ fn complaint(error: &anyhow::Error) -> String {
         }
         sentence.push_str(&cause);
     }
-    let mut text = format!("{} {sentence}\n", painted(BAD, "error:"));
+    let told = |lead: &str, sentence: &str| match columns {
+        // Lists have lines of their own.
+        Some(columns) if !sentence.contains('\n') => wrapped(lead, sentence, columns) + "\n",
+        _ => format!("{lead}{sentence}\n"),
+    };
+    let mut text = told(&format!("{} ", painted(BAD, "error:")), &sentence);
     if let Some(Tip(tip)) = tip {
-        text.push_str(&format!("\n  {} {tip}\n", painted(GOOD, "tip:")));
+        text.push('\n');
+        text.push_str(&told(&format!("  {} ", painted(GOOD, "tip:")), tip));
     }
     text
 }
@@ -132,12 +144,12 @@ mod tests {
             .context("cannot write x: it is full")
             .context("save");
         assert_eq!(
-            plain(&complaint(&quoting)),
+            plain(&complaint(&quoting, None)),
             "error: save: cannot write x: it is full\n"
         );
         let helped = quoting.context(Tip("make room".to_owned()));
         assert_eq!(
-            plain(&complaint(&helped)),
+            plain(&complaint(&helped, None)),
             "error: save: cannot write x: it is full\n\n  tip: make room\n"
         );
     }

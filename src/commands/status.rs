@@ -13,6 +13,8 @@ use super::output::{self, BAD, GOOD, PARTLY, painted, show};
 use super::shared::DataFlag;
 use super::table::Layout;
 use crate::engine::data_directory;
+use crate::operator::source::records::FAULTS;
+use crate::resource::manifest::Fault;
 use crate::resource::topic::Topic;
 
 const EXAMPLES: &str = "\
@@ -67,9 +69,12 @@ impl Status {
         }
         let mut shown = self.read(&directory)?;
         if let (Some(name), true) = (&self.name, shown.is_empty()) {
+            let faults = self.faults(&directory)?;
             bail!(
-                "there is no Topic {name} in {}; `tidemark status` lists those there are",
-                directory.display()
+                "there is no Topic {name} in {}; `tidemark status` lists those there are{}{}",
+                directory.display(),
+                if faults.is_empty() { "" } else { "\n" },
+                faults.trim_end()
             );
         }
         let for_people = matches!(self.output, Format::Table | Format::Wide);
@@ -79,14 +84,19 @@ impl Status {
                 self.data.data.display()
             ));
         }
-        if for_people && shown.is_empty() && !self.watch {
+        let none_taken = directory.join(FAULTS).exists();
+        if for_people && shown.is_empty() && !none_taken && !self.watch {
             output::note(
                 "there is no Topic yet: write a manifest into the directory that `tidemark run` watches",
             );
             return Ok(Outcome::Done);
         }
         let mut screen = Screen::new(self.output);
-        let mut read_on = show(&screen.first(&shown)?)?;
+        let mut text = screen.first(&shown)?;
+        if for_people {
+            text.push_str(&self.faults(&directory)?);
+        }
+        let mut read_on = show(&text)?;
         if self.watch && read_on {
             let (sender, changes) = std::sync::mpsc::channel();
             let mut watcher = notify::recommended_watcher(sender).context("watch the status directory")?;
@@ -115,6 +125,31 @@ impl Status {
             }
         }
         Ok(Outcome::Done)
+    }
+
+    /// The manifests that are not taken, and why, as paragraphs.
+    fn faults(&self, directory: &Path) -> anyhow::Result<String> {
+        let path = directory.join(FAULTS);
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            return Ok(String::new());
+        };
+        let faults: BTreeMap<String, Vec<Fault>> =
+            serde_json::from_str(&text).with_context(|| format!("read {}", path.display()))?;
+        let asked = |fault: &&Fault| match (&self.name, &fault.topic) {
+            (Some(wanted), Some(topic)) => {
+                topic == wanted || topic.split_once('/').is_some_and(|(_, name)| name == wanted)
+            }
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        let mut text = String::new();
+        for (file, faults) in &faults {
+            for fault in faults.iter().filter(asked) {
+                text.push('\n');
+                text.push_str(&paragraph(&format!("{file}: "), &format!("not taken: {fault}")));
+            }
+        }
+        Ok(text)
     }
 
     fn read(&self, directory: &Path) -> anyhow::Result<Shown> {
@@ -207,7 +242,7 @@ impl Screen {
         Ok(match self {
             Self::Table(layout) => {
                 let table = rows(layout, COLUMNS, topics.values().map(columns).collect());
-                table + &reasons(topics, output::columns())
+                table + &reasons(topics)
             }
             Self::Wide(layout) => rows(layout, WIDE_COLUMNS, topics.values().map(wide_columns).collect()),
             Self::Yaml => topics
@@ -249,7 +284,7 @@ fn rows<const COLUMNS: usize>(
 }
 
 /// Why those that are not ready are not, each in a paragraph below the table.
-fn reasons(topics: &Shown, columns: Option<usize>) -> String {
+fn reasons(topics: &Shown) -> String {
     let mut text = String::new();
     for topic in topics.values() {
         let Some(ready) = topic.status.as_ref().and_then(|status| status.condition("Ready")) else {
@@ -259,15 +294,18 @@ fn reasons(topics: &Shown, columns: Option<usize>) -> String {
             continue;
         }
         let name = topic.metadata.name.as_deref().unwrap_or_default();
-        let lead = format!("{name}: ");
         text.push('\n');
-        text.push_str(&match columns {
-            Some(columns) => output::wrapped(&lead, &ready.message, columns),
-            None => format!("{lead}{}", ready.message),
-        });
-        text.push('\n');
+        text.push_str(&paragraph(&format!("{name}: "), &ready.message));
     }
     text
+}
+
+fn paragraph(lead: &str, sentence: &str) -> String {
+    let text = match output::columns() {
+        Some(columns) => output::wrapped(lead, sentence, columns),
+        None => format!("{lead}{sentence}"),
+    };
+    text + "\n"
 }
 
 fn columns(topic: &Topic) -> [String; 7] {

@@ -41,7 +41,10 @@ impl Events {
     /// Tells one.
     pub fn tell(&self, kind: EventKind, topic: &str, owner: Option<&Owner>, message: impl Into<String>) {
         let message = message.into();
-        if kind.is_warning() {
+        if kind.is_warning() && owner.is_some() {
+            // Also told by whoever reconciles the topic; a terminal shows it from there.
+            tracing::warn!(target: "tidemark::engine::events::owned", ?kind, topic, "{message}");
+        } else if kind.is_warning() {
             tracing::warn!(?kind, topic, "{message}");
         } else {
             tracing::info!(?kind, topic, "{message}");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 
-use crate::engine::guarded::apply::{check_partitions, plain_verdict};
+use crate::engine::guarded::apply::{check_partitions, plain_verdict, would_be_created};
 use crate::engine::guarded::pending::PendingRecord;
 use crate::engine::log_starts::DurableLogStarts;
 use crate::engine::positions::Positions;
@@ -155,9 +155,7 @@ impl AtRest {
     pub fn plan(&self, topic: &str, desired: &DesiredTopic) -> Result<Verdict, OfflineError> {
         let Some(record) = self.records.get(topic) else {
             let partitions = desired.partitions.unwrap_or(1);
-            let message = format!(
-                "topic {topic} would be created with {partitions} partitions; it holds no records yet."
-            );
+            let message = would_be_created(topic, partitions);
             return Ok(plain_verdict(Outcome::Applied, "Applied", message, None));
         };
         let proposed = Layers {

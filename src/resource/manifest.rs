@@ -4,6 +4,7 @@
 //! with the same table of keys. A fault in one document never hides the others.
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use serde_yaml::Value;
 
 use super::contract::Owner;
@@ -12,7 +13,7 @@ use super::keys;
 use super::topic::{API_VERSION, GROUP, KIND, Topic};
 
 /// A fault in a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// Line, counted from 1; 0 where there is none.
     pub line: usize,

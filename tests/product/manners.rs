@@ -1,11 +1,13 @@
 //! The command line as somebody meets it who has just installed it: slips, pipes, terminals, interruptions.
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Output;
 
 use rustix::process::Signal;
 
+use crate::support::ports::free_port;
 use crate::support::process::Start;
 use crate::support::temp::TempDir;
 use crate::support::tidemark::{BINARY, Tidemark, tidemark};
@@ -161,7 +163,6 @@ fn a_slip_is_answered_with_what_to_do() {
         ("strat", &["'strat'", "--help"]),
         ("run --topcis empty", &["'--topcis'", "'--topics'"]),
         ("run", &["./topics", "is not there", "--topics DIR"]),
-        ("run --topics file", &["file", "is no directory", "--topics DIR"]),
         (
             "run --listen localhost:9092",
             &["--listen", "localhost:9092", "IP:PORT", "127.0.0.1:9092"],
@@ -299,6 +300,8 @@ fn left_by_a_run(home: &Path) {
     // The same name to a metric as `a.b`, so it is refused.
     manifest("clashing", "{topicName: a_b}");
     status(&["NameCollision"]);
+    manifest("bad", "{config: {retention.ms: 1.5d}}");
+    status(&["bad.yaml"]);
     assert!(run.stop().success());
 }
 
@@ -334,9 +337,15 @@ fn status_is_told_for_people_and_for_scripts() {
     let page = stdout(&shell(home.path(), page).output());
     assert!(page.starts_with("# NameCollision\n"), "{page}");
 
+    let not_taken = table.split("\n\n").nth(2).unwrap();
+    assert!(
+        not_taken.starts_with("bad.yaml: not taken: line 4: spec.config.retention.ms: \"1.5d\": "),
+        "{table}"
+    );
+
     let wide = tidemark(["status", "-o", "wide"]).directory(home.path()).run();
     assert!(wide.lines().next().unwrap().ends_with("MESSAGE"), "{wide}");
-    assert_eq!(wide.lines().count(), 4, "{wide}");
+    assert_eq!(wide.split("\n\n").next().unwrap().lines().count(), 4, "{wide}");
     let json = tidemark(["status", "-o", "json"]).directory(home.path()).run();
     let listed: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(listed.as_array().map(Vec::len), Some(3));
@@ -413,6 +422,58 @@ fn a_narrow_terminal_is_filled_and_not_overrun() {
     assert!(demo.contains("No reader lost a record."), "{demo}");
     for line in demo.lines() {
         assert!(line.chars().count() <= 60, "{line}\n{demo}");
+    }
+}
+
+/// `tidemark run` on a terminal of 60 columns: where to connect, what happens, and how it ends with Ctrl-C.
+#[test]
+fn run_tells_a_terminal_what_it_does() {
+    let home = TempDir::new("terminal");
+    std::fs::create_dir(home.join("topics")).unwrap();
+    let manifest = |name: &str, spec: &str| {
+        let text = format!(
+            "apiVersion: tidemark.dev/v1alpha1\nkind: Topic\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+        );
+        std::fs::write(home.join(format!("topics/{name}.yaml")), text).unwrap();
+    };
+    manifest("orders", "{topicName: Orders.v1, config: {retention.ms: 7d}}");
+    let address = || format!("127.0.0.1:{}", free_port());
+    let (kafka, control) = (address(), address());
+    let command = format!("stty cols 60; exec '{BINARY}' run --listen {kafka} --control {control}");
+    let mut script = Start::new("script", "script")
+        .args(["-fqec", &command, "shown"])
+        .directory(home.path())
+        .env("TERM", "xterm")
+        .env("SHELL", "/bin/sh")
+        .env("NO_COLOR", "1")
+        .piped();
+    let shown = || {
+        std::fs::read_to_string(home.join("shown"))
+            .unwrap_or_default()
+            .replace('\r', "")
+    };
+    let shows = |words: &str| {
+        eventually(&format!("{words:?} on the terminal"), PATIENCE, || {
+            let shown = shown();
+            if shown.contains(words) { Ok(()) } else { Err(shown) }
+        });
+    };
+    shows(&format!("Kafka clients   {kafka}\n"));
+    shows(&format!("  echo hello | kcat -b {kafka} -t Orders.v1 -P\n"));
+    shows("orders: Ready (Applied), in force 7d / unlimited\n");
+    manifest("bad", "{config: {retention.ms: 1.5d}}");
+    shows("! bad.yaml: line 4: spec.config.retention.ms:");
+    std::fs::remove_file(home.join("topics/bad.yaml")).unwrap();
+    shows("  bad.yaml: gone\n");
+    script.stdin.take().unwrap().write_all(b"\x03").unwrap();
+    assert!(script.wait().unwrap().success(), "{}", shown());
+    shows("stopping: requests are finished, logs are closed\n");
+    assert!(
+        home.join("data/logs/.kafka_cleanshutdown").exists(),
+        "it did not close cleanly"
+    );
+    for line in shown().lines().filter(|line| !line.starts_with("Script ")) {
+        assert!(line.chars().count() <= 60, "{line}\n{}", shown());
     }
 }
 

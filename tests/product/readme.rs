@@ -57,6 +57,27 @@ fn every_path_that_is_named_is_there() {
     }
 }
 
+/// A reader who is new to the code finds what the table sends him to.
+#[test]
+fn every_function_of_the_table_is_where_it_says() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let named = regex::Regex::new(r"`([a-z_]+)` in `(src/[a-z_/]+\.rs)`").unwrap();
+    let text = text();
+    let named: Vec<(&str, &str)> = named
+        .captures_iter(&text)
+        .map(|found| found.extract::<2>().1.into())
+        .collect();
+    assert!(named.len() >= 4, "{named:?}");
+    for (function, file) in named {
+        let source = std::fs::read_to_string(root.join(file)).unwrap();
+        assert!(
+            source.contains(&format!("pub fn {function}(")),
+            "{function} is not in {file}"
+        );
+        assert!(source.starts_with("//! "), "{file} does not say what it is for");
+    }
+}
+
 /// Each command of the README is run by a test, word for word; this says by which.
 #[test]
 fn every_command_has_a_test() {

@@ -17,12 +17,12 @@ pub fn verdict(topic: &str, verdict: &Verdict, columns: Option<usize>) -> String
         )
     };
     let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "{topic}: {} ({})",
-        headline(verdict.verdict),
-        verdict.reason
-    );
+    let _ = match verdict.verdict {
+        Outcome::Applied | Outcome::Unchanged if verdict.reason == "Applied" => {
+            writeln!(text, "{topic}: {}", headline(verdict.verdict))
+        }
+        outcome => writeln!(text, "{topic}: {} ({})", headline(outcome), verdict.reason),
+    };
     if !verdict.message.is_empty() {
         let _ = writeln!(text, "{}", fitted(&verdict.message));
     }
@@ -38,7 +38,7 @@ pub fn verdict(topic: &str, verdict: &Verdict, columns: Option<usize>) -> String
         let _ = write!(text, "\n{}", indented(&table(headers, &moved)));
     }
     let at_risk: Vec<[String; 6]> = verdict.readers_at_risk.iter().map(reader).collect();
-    if !at_risk.is_empty() {
+    if at_risk.iter().any(|[.., why]| !why.is_empty()) {
         let headers = [
             "READER",
             "PARTITION",
@@ -47,6 +47,13 @@ pub fn verdict(topic: &str, verdict: &Verdict, columns: Option<usize>) -> String
             "BEHIND BY",
             "WHY",
         ];
+        let _ = write!(text, "\n{}", indented(&table(headers, &at_risk)));
+    } else if !at_risk.is_empty() {
+        let headers = ["READER", "PARTITION", "POSITION", "RECORDS LOST", "BEHIND BY"];
+        let at_risk: Vec<[String; 5]> = at_risk
+            .into_iter()
+            .map(|[reader, partition, position, lost, behind, _]| [reader, partition, position, lost, behind])
+            .collect();
         let _ = write!(text, "\n{}", indented(&table(headers, &at_risk)));
     }
     if verdict.more_readers_at_risk > 0 {
@@ -151,7 +158,7 @@ group billing would lose 350 records
   PARTITION   START NOW   START AFTER   RECORDS GONE   BYTES GONE
   0           0           600           600            3.0 MiB
 
-  READER          PARTITION   POSITION   RECORDS LOST   BEHIND BY   WHY
+  READER          PARTITION   POSITION   RECORDS LOST   BEHIND BY
   group billing   0           250        350            8d
   and 2 more readers
 ";

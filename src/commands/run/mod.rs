@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Outcome;
 use super::engine_flags::EngineFlags;
-use super::output::{Tip, show};
+use super::output::{self, Tip, show};
 use super::shared::{runtime, stop_signal};
 use crate::engine::Engine;
 use crate::operator::control_client::ControlClient;
@@ -39,7 +39,7 @@ Then, in another terminal:
 pub struct Run {
     #[command(flatten)]
     engine: EngineFlags,
-    /// The directory of Topic manifests, watched for changes
+    /// The directory of Topic manifests, or one file of them, watched for changes
     #[arg(long, env = "TIDEMARK_TOPICS", default_value = "./topics", value_name = "DIR")]
     topics: PathBuf,
 }
@@ -50,13 +50,11 @@ impl Run {
     /// # Errors
     /// When there is no directory of manifests or the engine cannot start.
     pub fn run(self) -> anyhow::Result<Outcome> {
-        if !self.topics.is_dir() {
-            let what = if self.topics.exists() {
-                "is no directory"
-            } else {
-                "is not there"
-            };
-            let error = anyhow!("the directory of manifests, {}, {what}", self.topics.display());
+        if !self.topics.exists() {
+            let error = anyhow!(
+                "the directory of manifests, {}, is not there",
+                self.topics.display()
+            );
             return Err(error.context(Tip(
                 "make it and put Topic manifests in it, or name another with --topics DIR; `tidemark run --help` shows how".to_owned(),
             )));
@@ -81,7 +79,11 @@ impl Run {
         let stop = CancellationToken::new();
         let reconciling = tokio::spawn(source.run(stop.clone()));
         stop_signal().await?;
-        tracing::info!("stopping: requests under way are finished, logs are flushed and closed");
+        let stopping = "stopping: requests are finished, logs are closed";
+        tracing::info!("{stopping}");
+        if std::io::stdout().is_terminal() {
+            let _ = show(&format!("\n{stopping}\n"));
+        }
         stop.cancel();
         let reconciled = reconciling.await;
         engine.shutdown().await;
@@ -115,7 +117,7 @@ fn reporter(engine: &Engine, topics: &Path, data: &Path) -> Reporter {
     let opening = screen::opening(engine.listening(), engine.control_address(), topics, data);
     let _ = show(&opening);
     Arc::new(|report: Report| {
-        if let Some(line) = screen::line(&report) {
+        if let Some(line) = screen::line(&report, output::columns()) {
             // The engine goes on where the terminal has gone.
             let _ = show(&format!("{line}\n"));
         }

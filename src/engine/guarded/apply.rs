@@ -206,10 +206,11 @@ impl Engine {
         let mut verdict = Verdict {
             verdict: Outcome::Applied,
             reason: Cause::Applied.as_str().to_owned(),
-            message: format!(
-                "topic {name} {} with {partitions} partitions; it holds no records yet.",
-                if dry_run { "would be created" } else { "is created" }
-            ),
+            message: if dry_run {
+                would_be_created(name, partitions)
+            } else {
+                format!("topic {name} is created with {}.", partitions_of(partitions))
+            },
             readers_checked: 0,
             partitions: Vec::new(),
             readers_at_risk: Vec::new(),
@@ -491,4 +492,15 @@ pub(crate) fn plain_verdict(
         describe(&mut verdict, topic);
     }
     verdict
+}
+/// What is told about a topic that is not there.
+pub(crate) fn would_be_created(name: &str, partitions: i32) -> String {
+    format!(
+        "topic {name} would be created with {}; there are no records to lose.",
+        partitions_of(partitions)
+    )
+}
+
+fn partitions_of(count: i32) -> String {
+    format!("{count} partition{}", if count == 1 { "" } else { "s" })
 }

@@ -74,6 +74,8 @@ pub struct DirectorySource<S> {
     topics: BTreeMap<Key, Entry>,
     identity: Option<(u64, u64)>,
     faults: BTreeMap<String, Vec<Fault>>,
+    /// Whether the list of them is of this run.
+    told_faults: bool,
     named: BTreeSet<Key>,
     listed: bool,
     backoff: Backoff<Key>,
@@ -142,6 +144,7 @@ impl<S: Storage> DirectorySource<S> {
             topics: BTreeMap::new(),
             identity: None,
             faults: BTreeMap::new(),
+            told_faults: false,
             named: BTreeSet::new(),
             listed: false,
             backoff: Backoff::new(Duration::from_millis(200), Duration::from_secs(15)),
@@ -351,7 +354,16 @@ impl<S: Storage> DirectorySource<S> {
             }
         }
         for file in self.faults.keys().filter(|file| !scan.faults.contains_key(*file)) {
-            (self.report)(Report::Mended { file: file.clone() });
+            (self.report)(Report::Mended {
+                file: file.clone(),
+                there: self.settings.manifests.is_file() || self.settings.manifests.join(file).exists(),
+            });
+        }
+        if !self.told_faults || self.faults != scan.faults {
+            self.told_faults = true;
+            if let Err(error) = self.records.write_faults(&scan.faults) {
+                tracing::warn!(%error, "the manifests that are not taken cannot be listed");
+            }
         }
         self.faults.clone_from(&scan.faults);
     }

@@ -4,7 +4,7 @@
 pub mod cluster;
 pub mod directory;
 mod patience;
-mod records;
+pub mod records;
 mod scan;
 mod writes;
 
@@ -26,6 +26,8 @@ pub enum Report {
     Mended {
         /// The file, relative to the directory.
         file: String,
+        /// Whether it is still there.
+        there: bool,
     },
     /// An event about a Topic.
     Notice {
@@ -57,7 +59,8 @@ pub enum Report {
 pub fn log(report: &Report) {
     match report {
         Report::Fault { file, fault } => tracing::warn!(file, %fault, "manifest is not taken"),
-        Report::Mended { file } => tracing::info!(file, "manifest is in order again"),
+        Report::Mended { file, there: true } => tracing::info!(file, "manifest is in order again"),
+        Report::Mended { file, there: false } => tracing::info!(file, "manifest with faults is gone"),
         Report::Notice { topic, notice } if notice.warning => {
             tracing::warn!(topic, reason = notice.reason, "{}", notice.note);
         }

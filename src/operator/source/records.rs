@@ -8,7 +8,11 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::scan::Key;
+use crate::resource::manifest::Fault;
 use crate::resource::topic::Topic;
+
+/// The manifests that are not taken, beside the records: an object of lists, by the name of the file.
+pub const FAULTS: &str = "faults.json";
 
 /// The records of a data directory: `DATA/status/<namespace>/<name>.yaml`.
 #[derive(Debug)]
@@ -71,6 +75,24 @@ impl Records {
         file.sync_data()?;
         drop(file);
         fs::rename(&temporary, &path)
+    }
+
+    /// Replaces the list of manifests that are not taken; there is no file where all are.
+    ///
+    /// # Errors
+    /// Those of the file system; the old list stays.
+    pub fn write_faults(&self, faults: &BTreeMap<String, Vec<Fault>>) -> io::Result<()> {
+        let path = self.root.join(FAULTS);
+        if faults.is_empty() {
+            return match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+        }
+        fs::create_dir_all(&self.root)?;
+        let temporary = self.root.join(format!(".{FAULTS}.tmp"));
+        fs::write(&temporary, serde_json::to_vec_pretty(faults)?)?;
+        fs::rename(temporary, path)
     }
 
     /// Removes a record; one that is not there is removed.
