@@ -3,7 +3,6 @@
  *   load produce BROKER TOPIC PARTITIONS RECORDS RECORD_BYTES BATCH_BYTES ACKS
  *   load consume BROKER TOPIC PARTITIONS RECORDS
  *   load latency BROKER TOPIC PARTITIONS RECORDS_PER_SECOND SECONDS ACKS
- *   load first   BROKER TOPIC            (one record as soon as the broker takes it)
  *
  * Prints one line of `name value` pairs. Records are delivered or the exit code is 1.
  */
@@ -183,26 +182,6 @@ static void latency(char **argument) {
            counted[records * 99 / 100] * 1e3, counted[records * 999 / 1000] * 1e3, counted[records - 1] * 1e3);
 }
 
-static void first(char **argument) {
-    double start = now_seconds();
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    set(conf, "bootstrap.servers", argument[0]);
-    set(conf, "reconnect.backoff.ms", "1");
-    set(conf, "reconnect.backoff.max.ms", "5");
-    set(conf, "retry.backoff.ms", "5");
-    set(conf, "topic.metadata.refresh.fast.interval.ms", "5");
-    set(conf, "linger.ms", "0");
-    rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
-    rd_kafka_t *to = client(RD_KAFKA_PRODUCER, conf);
-    rd_kafka_topic_t *topic = rd_kafka_topic_new(to, argument[1], NULL);
-    send_record(to, topic, 0, "first", 5);
-    while (!delivered && !failed)
-        rd_kafka_poll(to, 1);
-    if (failed)
-        fail("produce", "the record was not delivered");
-    printf("seconds %.4f\n", now_seconds() - start);
-}
-
 int main(int count, char **argument) {
     const char *what = count > 1 ? argument[1] : "";
     if (!strcmp(what, "produce") && count == 9)
@@ -211,8 +190,6 @@ int main(int count, char **argument) {
         consume(argument + 2);
     else if (!strcmp(what, "latency") && count == 8)
         latency(argument + 2);
-    else if (!strcmp(what, "first") && count == 4)
-        first(argument + 2);
     else
         fail("usage", "see the head of load.c");
     return 0;
