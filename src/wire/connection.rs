@@ -27,6 +27,10 @@ use crate::wire::{fetch, produce};
 /// Room for the first bytes of a request on a connection that was quiet.
 const FIRST_READ: usize = 16 << 10;
 
+/// Requests up to this size leave no buffer behind: the next one's first bytes are read on the stack, and kept in as much room as they
+/// take. Ten thousand connections that say little then hold little, whatever an allocator does with what is freed.
+const SMALL: usize = 4 << 10;
+
 /// A frame up to this size gets its room at once; a larger one as it comes in, so that a claim alone costs nothing.
 const ROOM_AT_ONCE: usize = 1 << 20;
 
@@ -75,6 +79,8 @@ pub(crate) struct Connection<S> {
     peer: SocketAddr,
     client: Arc<Client>,
     input: BytesMut,
+    /// There is no buffer to go on with.
+    bare: bool,
     writer: Writer,
     fetch: fetch::FetchState,
 }
@@ -92,6 +98,7 @@ impl<S: Broker + GroupService> Connection<S> {
             peer,
             client: Arc::new(client),
             input: BytesMut::new(),
+            bare: true,
             writer: Writer::default(),
             fetch: fetch::FetchState::default(),
         }
@@ -172,7 +179,7 @@ impl<S: Broker + GroupService> Connection<S> {
     async fn first_bytes(&mut self) -> Result<(), Ended> {
         let idle = self.server.limits.idle;
         let stop = self.server.stop.clone();
-        let mut wait = KEEP_BUFFER.min(idle);
+        let mut wait = if self.bare { idle } else { KEEP_BUFFER.min(idle) };
         loop {
             match self.try_fill() {
                 Ok(0) => return Err(Ended::Closed),
@@ -185,8 +192,8 @@ impl<S: Broker + GroupService> Connection<S> {
                 () = stop.cancelled() => return Err(Ended::Stopping),
                 ready = tokio::time::timeout(wait, self.stream.readable()) => match ready {
                     Ok(ready) => ready?,
-                    Err(_) if self.input.capacity() > 0 && wait < idle => {
-                        self.input = BytesMut::new();
+                    Err(_) if !self.bare && wait < idle => {
+                        self.give_buffer_back();
                         wait = idle;
                     }
                     Err(_) => return Err(Ended::Idle(idle)),
@@ -215,7 +222,19 @@ impl<S: Broker + GroupService> Connection<S> {
         Ok(())
     }
 
+    fn give_buffer_back(&mut self) {
+        self.input = BytesMut::new();
+        self.bare = true;
+    }
+
     fn try_fill(&mut self) -> io::Result<usize> {
+        if self.bare {
+            let mut first = [0; SMALL];
+            let read = self.stream.try_read(&mut first)?;
+            self.input.extend_from_slice(&first[..read]);
+            self.bare = false;
+            return Ok(read);
+        }
         if self.input.capacity() == self.input.len() {
             self.input.reserve(FIRST_READ);
         }
@@ -264,6 +283,9 @@ impl<S: Broker + GroupService> Connection<S> {
         body_at: usize,
     ) -> Result<Reply, Ended> {
         let Frame { mut body, charge } = frame;
+        if body.len() <= SMALL && self.input.is_empty() {
+            self.give_buffer_back();
+        }
         body.advance(body_at);
         // What waits for others gives its frame back; bytes behind it would hold on to all of it.
         if body.len() > FREE_FRAME_BYTES && !matches!(entry.action, Action::Produce) {
