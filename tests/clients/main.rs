@@ -18,6 +18,7 @@ mod cells;
 mod guard;
 mod kcat;
 mod matrix;
+mod sasl;
 mod tools;
 mod transactions;
 

@@ -34,6 +34,7 @@ pub mod offset_commit;
 pub mod offset_delete;
 pub mod offset_fetch;
 pub mod offset_for_leader_epoch;
+pub mod sasl_handshake;
 pub mod sync_group;
 
 use kafka_protocol::messages::TopicName;
@@ -100,6 +101,7 @@ pub fn broker_apis<S: Broker>() -> Vec<Entry<S>> {
         Entry::of::<list_partition_reassignments::ListPartitionReassignments>(),
         Entry::of::<elect_leaders::ElectLeaders>(),
         Entry::of::<describe_acls::DescribeAcls>(),
+        Entry::of::<sasl_handshake::SaslHandshake>(),
         Entry::of::<describe_client_quotas::DescribeClientQuotas>(),
         Entry::of::<describe_user_scram_credentials::DescribeUserScramCredentials>(),
     ]

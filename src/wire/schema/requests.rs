@@ -217,6 +217,11 @@ pub const OFFSET_FOR_LEADER_EPOCH: Schema = &[
     ]), // topics
 ];
 
+/// `SaslHandshake` 0 to 1, never flexible.
+pub const SASL_HANDSHAKE: Schema = &[
+    STRING, // mechanism
+];
+
 /// `DescribeAcls` 1 to 3, flexible from 2.
 pub const DESCRIBE_ACLS: Schema = &[
     INT8,   // resource_type_filter

@@ -58,6 +58,7 @@ fn shapes_are_those_the_decoder_reads() {
         DeleteRecordsRequest DELETE_RECORDS,
         InitProducerIdRequest INIT_PRODUCER_ID,
         OffsetForLeaderEpochRequest OFFSET_FOR_LEADER_EPOCH,
+        SaslHandshakeRequest SASL_HANDSHAKE,
         DescribeAclsRequest DESCRIBE_ACLS,
         CreateAclsRequest CREATE_ACLS,
         DeleteAclsRequest DELETE_ACLS,
