@@ -65,7 +65,10 @@ impl Clone {
 
     fn start(&self) -> Start {
         let path = std::env::var("PATH").unwrap();
-        Start::new("run", self.home.join("tests/run"))
+        // Whoever starts these tests in the background may have left the signals ignored, and a shell cannot take that back.
+        Start::new("run", "env")
+            .arg("--default-signal=INT,HUP,TERM")
+            .arg(self.home.join("tests/run"))
             .arg("unit")
             .directory(self.home.path())
             .env("PATH", format!("{}:{path}", self.home.join("bin").display()))
