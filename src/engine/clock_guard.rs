@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::telemetry::clock::Clock;
+use crate::telemetry::clock::{Clock, millis};
 
 /// How far wall time may run ahead of or behind monotonic time between two looks.
 const TOLERANCE_MS: i64 = 10 * 60 * 1000;
@@ -173,10 +173,6 @@ impl State {
             doubt: None,
         }
     }
-}
-
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -13,13 +13,14 @@ use crate::engine::Engine;
 use crate::engine::config::Durability;
 use crate::engine::store::{Batch, Table};
 use crate::engine::topics::catalog::TopicState;
-use crate::engine::topics::open::{RECOVERY_POINTS, millis};
+use crate::engine::topics::open::RECOVERY_POINTS;
 use crate::log::checkpoints::{self, Offsets};
 use crate::log::error::LogError;
 use crate::log::partition::{PartitionLog, Phase};
 use crate::log::retain::RetentionOutcome;
 use crate::resource::contract::{EventKind, PartitionPass, PassReport};
 use crate::retention::{Blocked, FutureTime, Reason};
+use crate::telemetry::clock::millis;
 
 /// Kafka's file of high watermarks.
 const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";

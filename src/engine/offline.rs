@@ -19,7 +19,6 @@ use crate::engine::readers::{Gate, ReaderInventory as _};
 use crate::engine::refusal::Refusal;
 use crate::engine::store::{Store, StoreError, Table};
 use crate::engine::topics::alter;
-use crate::engine::topics::open::millis;
 use crate::engine::topics::record::{Layers, TopicRecord};
 use crate::log::checkpoints;
 use crate::log::error::LogError;
@@ -29,7 +28,7 @@ use crate::log::inspect::{Depth, partition, plan};
 use crate::log::names::partition_directory;
 use crate::resource::contract::{DesiredTopic, Outcome, Verdict};
 use crate::retention::{Outlook, PartitionView, Proposed, Rules, SegmentProfile, judge};
-use crate::telemetry::clock::Clock;
+use crate::telemetry::clock::{Clock, millis};
 use crate::wire::groups::GroupConfig;
 use crate::wire::groups::topics::Topic as GroupTopic;
 

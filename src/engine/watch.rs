@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::engine::topics::catalog::TopicState;
-use crate::engine::topics::open::{LastStop, millis};
+use crate::engine::topics::open::LastStop;
 use crate::log::partition::Phase;
 use crate::resource::contract::{EventKind, ReaderKind};
 use crate::retention::{Headroom, Reader, Rules, Standing, headroom, matches};
+use crate::telemetry::clock::millis;
 use crate::telemetry::metrics::TopicReader;
 
 /// A reader on a partition.

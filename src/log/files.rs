@@ -16,9 +16,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::log::error::{LogError, PathContext};
+use crate::telemetry::clock::since_epoch_ms;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -329,15 +330,7 @@ fn file_info(metadata: &std::fs::Metadata) -> FileInfo {
     FileInfo {
         kind: file_kind(metadata.file_type()),
         len: metadata.len(),
-        modified_ms: metadata.modified().map_or(0, system_time_ms),
-    }
-}
-
-fn system_time_ms(time: SystemTime) -> i64 {
-    let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => millis(since),
-        Err(before) => millis(before.duration()).saturating_neg(),
+        modified_ms: metadata.modified().map_or(0, since_epoch_ms),
     }
 }
 

@@ -30,6 +30,19 @@ impl SystemClock {
     }
 }
 
+/// A duration in the unit of Kafka's settings, ms.
+pub fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A moment in ms since 1970, below zero before it.
+pub fn since_epoch_ms(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => millis(since),
+        Err(before) => millis(before.duration()).saturating_neg(),
+    }
+}
+
 impl Default for SystemClock {
     fn default() -> Self {
         Self::new()
@@ -38,11 +51,7 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn wall_ms(&self) -> i64 {
-        let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-        match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(since) => millis(since),
-            Err(before) => millis(before.duration()).saturating_neg(),
-        }
+        since_epoch_ms(SystemTime::now())
     }
 
     fn monotonic(&self) -> Duration {

@@ -7,7 +7,7 @@
 )]
 
 #[path = "../../fuzz/entry_points.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "shared with the fuzz targets, which use the rest")]
 mod entry_points;
 #[path = "../support/mod.rs"]
 mod support;

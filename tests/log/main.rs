@@ -7,7 +7,6 @@
     reason = "what a test needs it takes, or fails"
 )]
 
-#[allow(dead_code)]
 mod bench;
 
 mod appending;

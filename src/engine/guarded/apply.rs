@@ -493,6 +493,7 @@ pub(crate) fn plain_verdict(
     }
     verdict
 }
+
 /// What is told about a topic that is not there.
 pub(crate) fn would_be_created(name: &str, partitions: i32) -> String {
     format!(

@@ -6,12 +6,12 @@ use crate::engine::Engine;
 use crate::engine::guarded::layers;
 use crate::engine::readers::ReaderInventory;
 use crate::engine::topics::catalog::TopicState;
-use crate::engine::topics::open::millis;
 use crate::engine::topics::record::Layers;
 use crate::resource::contract::{Outcome, ReadersPolicy, Verdict};
 use crate::retention::{
     Cause, Clamped, Decision, Judgement, Look, Outlook, Proposed, Reader, Rules, Watch, judge,
 };
+use crate::telemetry::clock::millis;
 
 /// For how much longer than the headroom a clamp is made safe when a reader stands still, so that it has to be raised
 /// once in this time and not at every pass, ms.

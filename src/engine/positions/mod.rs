@@ -25,7 +25,7 @@ use self::keeper::Job;
 use super::readers::{Gate, ReaderListener};
 use super::store::{Store, StoreError, Table};
 use crate::resource::contract::ReaderKind;
-use crate::telemetry::clock::Clock;
+use crate::telemetry::clock::{Clock, millis};
 use crate::wire::groups::output::{Now, Output, Reply, Token};
 use crate::wire::groups::topics::Topic;
 use crate::wire::groups::{Coordinator, GroupConfig};
@@ -208,7 +208,7 @@ impl Durable {
 
 fn now(clock: &dyn Clock) -> Now {
     Now {
-        monotonic_ms: i64::try_from(clock.monotonic().as_millis()).unwrap_or(i64::MAX),
+        monotonic_ms: millis(clock.monotonic()),
         wall_ms: clock.wall_ms(),
     }
 }

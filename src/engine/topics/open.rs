@@ -20,6 +20,7 @@ use crate::log::leader_epochs::LeaderEpochs;
 use crate::log::names;
 use crate::log::partition::{Durability, LogStarts, OpenLog, PartitionLog};
 use crate::resource::names as topic_names;
+use crate::telemetry::clock::millis;
 use crate::wire::broker::Topic;
 use crate::wire::partition::Partition;
 
@@ -430,9 +431,4 @@ fn durability(of: config::Durability) -> Durability {
         config::Durability::Interval(every) => Durability::IntervalMs(millis(every)),
         config::Durability::Ack => Durability::Ack,
     }
-}
-
-/// A duration in the unit of Kafka's settings.
-pub(crate) fn millis(duration: std::time::Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

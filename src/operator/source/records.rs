@@ -34,10 +34,7 @@ impl Records {
                 if path.extension().is_none_or(|extension| extension != "yaml") {
                     continue;
                 }
-                let topic = fs::read_to_string(&path)
-                    .ok()
-                    .and_then(|text| serde_yaml::from_str::<Topic>(&text).ok());
-                let Some(topic) = topic else {
+                let Some(topic) = read(&path) else {
                     tracing::warn!(path = %path.display(), "record cannot be read; its status is made anew");
                     continue;
                 };
@@ -65,16 +62,8 @@ impl Records {
     /// # Errors
     /// Those of the file system; the old record stays.
     pub fn write(&self, key: &Key, topic: &Topic) -> io::Result<()> {
-        let path = self.path(key);
-        let folder = path.parent().unwrap_or(&self.root);
-        fs::create_dir_all(folder)?;
         let text = serde_yaml::to_string(topic).map_err(io::Error::other)?;
-        let temporary = folder.join(format!(".{}.tmp", key.1));
-        let mut file = fs::File::create(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_data()?;
-        drop(file);
-        fs::rename(&temporary, &path)
+        replace(&self.path(key), text.as_bytes())
     }
 
     /// Replaces the list of manifests that are not taken; there is no file where all are.
@@ -84,15 +73,9 @@ impl Records {
     pub fn write_faults(&self, faults: &BTreeMap<String, Vec<Fault>>) -> io::Result<()> {
         let path = self.root.join(FAULTS);
         if faults.is_empty() {
-            return match fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            };
+            return remove_if_there(&path);
         }
-        fs::create_dir_all(&self.root)?;
-        let temporary = self.root.join(format!(".{FAULTS}.tmp"));
-        fs::write(&temporary, serde_json::to_vec_pretty(faults)?)?;
-        fs::rename(temporary, path)
+        replace(&path, &serde_json::to_vec_pretty(faults)?)
     }
 
     /// Removes a record; one that is not there is removed.
@@ -100,10 +83,27 @@ impl Records {
     /// # Errors
     /// Those of the file system.
     pub fn remove(&self, key: &Key) -> io::Result<()> {
-        match fs::remove_file(self.path(key)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        remove_if_there(&self.path(key))
+    }
+}
+
+/// Readers find the old content or the new, whole, also after a power loss.
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("tmp");
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut file = fs::File::create(&temporary)?;
+    file.write_all(content)?;
+    file.sync_data()?;
+    drop(file);
+    fs::rename(temporary, path)
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
