@@ -20,6 +20,7 @@ use crate::directory::{AllSeen, Client, copy, dump, dump_tool_finds_no_error, he
 use crate::support::kafka::Kafka;
 use crate::support::temp::TempDir;
 use crate::support::tidemark::tidemark;
+use crate::support::wait::{PATIENCE, eventually};
 
 const HOUR: i64 = 3_600_000;
 
@@ -299,7 +300,7 @@ fn directories_of_a_broker_that_stopped_or_was_killed() {
     let now = SystemClock::new().wall_ms();
     fill(&client, 0, now);
     client.delete_records("deleted-prefix", 17);
-    let deleted = settled(&client);
+    let deleted = settled(&kafka, &client);
     assert!(deleted > 0, "the retention pass deleted segments");
 
     let clean = expected(&client);
@@ -310,7 +311,7 @@ fn directories_of_a_broker_that_stopped_or_was_killed() {
     kafka.start_again();
     fill(&client, 1, now);
     client.delete_records("plain", 5);
-    settled(&client);
+    settled(&kafka, &client);
     kafka.kill();
     let killed = TempDir::new("killed-kafka");
     copy(kafka.logs(), killed.path());
@@ -324,13 +325,7 @@ fn directories_of_a_broker_that_stopped_or_was_killed() {
 /// What [`dump_tool_finds_no_error`] passes over is said of files that no other than the broker has touched.
 fn the_dump_tool_complains_of_its_own_brokers_segments(logs: &Path) {
     let directory = logs.join("many-segments-0");
-    let bases: Vec<i64> = std::fs::read_dir(&directory)
-        .expect("the broker's directory")
-        .filter_map(|entry| {
-            let name = entry.expect("an entry").file_name();
-            name.to_str()?.strip_suffix(".log")?.parse().ok()
-        })
-        .collect();
+    let bases: Vec<i64> = segments(&directory).into_keys().collect();
     let files: Vec<String> = bases
         .iter()
         .map(|base| directory.join(format!("{base:020}.log")).display().to_string())
@@ -351,17 +346,32 @@ fn the_dump_tool_complains_of_its_own_brokers_segments(logs: &Path) {
     assert_eq!(complaints, later);
 }
 
-/// Waits until the retention pass has brought `deleted-segments` under its limit, and answers its log start.
-fn settled(client: &Client<'_>) -> i64 {
-    let mut last = -1;
-    crate::support::wait::eventually("the retention pass", crate::support::wait::PATIENCE, || {
+/// Waits until no retention pass has anything left to delete in `deleted-segments`, and answers its log start.
+fn settled(kafka: &Kafka, client: &Client<'_>) -> i64 {
+    let limit: u64 = 4000;
+    eventually("the retention pass", PATIENCE, || {
+        let segments = segments(&kafka.partition("deleted-segments", 0));
+        // Kafka deletes the oldest segment as long as what is beyond the limit is no smaller than it.
+        let beyond = segments.values().sum::<u64>().saturating_sub(limit);
         let start = client.offsets(&["deleted-segments"])["deleted-segments"].0;
-        let settled = start == last && start > 0;
-        last = start;
-        if settled {
+        let (base, oldest) = segments.first_key_value().expect("a segment");
+        if beyond < *oldest && start == *base {
             Ok(start)
         } else {
-            Err(format!("log start {start}"))
+            Err(format!("log start {start}, segments {segments:?}"))
         }
     })
+}
+
+/// The base offsets of a partition's segments and their sizes in bytes, without those that wait for their unlink.
+fn segments(directory: &Path) -> BTreeMap<i64, u64> {
+    std::fs::read_dir(directory)
+        .expect("the broker's directory")
+        .filter_map(|entry| {
+            let entry = entry.expect("an entry");
+            let base = entry.file_name().to_str()?.strip_suffix(".log")?.parse().ok()?;
+            // What was renamed for its deletion meanwhile does not count.
+            Some((base, entry.metadata().ok()?.len()))
+        })
+        .collect()
 }
