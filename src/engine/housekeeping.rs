@@ -413,21 +413,18 @@ impl Engine {
 
     /// Writes Kafka's checkpoint files where they changed.
     pub(crate) fn write_checkpoints(&self) {
+        let logs = self.directory.logs();
+        let mut last = self.checkpointed.lock();
+        // Looked at under the lock, so that a topic that is about to be made finds nothing of one that is gone.
         let mut recovery_points = Offsets::new();
-        let mut log_starts = Offsets::new();
         let mut high_watermarks = Offsets::new();
         for topic in self.catalog.snapshot().iter() {
             for (partition, log) in topic.logs() {
                 let key = || (topic.record.name.clone(), partition);
                 recovery_points.insert(key(), log.recovery_point());
                 high_watermarks.insert(key(), log.high_watermark());
-                if let Some(start) = log.log_start_to_checkpoint() {
-                    log_starts.insert(key(), start);
-                }
             }
         }
-        let logs = self.directory.logs();
-        let mut last = self.checkpointed.lock();
         let (last_points, last_marks) = &mut *last;
         for (file, offsets, written) in [
             (RECOVERY_POINTS, recovery_points, last_points),
@@ -442,9 +439,42 @@ impl Engine {
             }
         }
         drop(last);
-        if let Err(error) = self.log_starts.checkpoint(log_starts) {
+        let starts = |known: &Offsets| {
+            let mut starts = Offsets::new();
+            for topic in self.catalog.snapshot().iter() {
+                for (partition, state) in (0..).zip(&topic.partitions) {
+                    let key = (topic.record.name.clone(), partition);
+                    let start = match &state.log {
+                        Some(log) => log.log_start_to_checkpoint(),
+                        // What it cannot say itself stays as it was.
+                        None => known.get(&key).copied(),
+                    };
+                    if let Some(start) = start {
+                        starts.insert(key, start);
+                    }
+                }
+            }
+            starts
+        };
+        if let Err(error) = self.log_starts.checkpoint(starts) {
             tracing::warn!(%error, "the checkpoint of log starts could not be written");
         }
+    }
+
+    /// Has Kafka's checkpoint files say nothing of a topic that is about to be made: they name topics and not their ids, and what they say
+    /// of an earlier one of this name would be taken for this one's at the next start.
+    pub(crate) fn begin_checkpoints(&self, topic: &str) -> Result<(), LogError> {
+        self.log_starts.begin(topic)?;
+        let mut last = self.checkpointed.lock();
+        let (points, _) = &mut *last;
+        if checkpoints::names_topic(points, topic) {
+            let mut without = points.clone();
+            without.retain(|(known, _), _| known != topic);
+            let path = self.directory.logs().join(RECOVERY_POINTS);
+            checkpoints::write_offsets(self.files.as_ref(), &path, &without)?;
+            *points = without;
+        }
+        Ok(())
     }
 
     /// Looks at the volume; tells of a change, and opens anew what failed while it did not serve.

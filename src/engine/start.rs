@@ -32,7 +32,7 @@ use crate::engine::topics::alter;
 use crate::engine::topics::catalog::{Catalog, TopicState};
 use crate::engine::topics::open::{CLEAN_SHUTDOWN, Stock};
 use crate::engine::{Engine, EngineError};
-use crate::log::checkpoints;
+use crate::log::checkpoints::{self, Offsets};
 use crate::log::files::{DiskFiles, Files};
 use crate::log::handles::HandleCache;
 use crate::telemetry::clock::millis;
@@ -236,7 +236,7 @@ impl Engine {
             clock_held: AtomicBool::new(false),
             blocked: Mutex::new(BTreeSet::new()),
             low_headroom: Mutex::new(BTreeSet::new()),
-            checkpointed: Mutex::default(),
+            checkpointed: Mutex::new((stock.recovery_points().clone(), Offsets::new())),
             endpoint: OnceLock::new(),
             listening: OnceLock::new(),
             control: OnceLock::new(),

@@ -33,6 +33,14 @@ pub fn read_offsets(files: &dyn Files, path: &Path) -> Result<Offsets, LogError>
     }
 }
 
+/// Whether a checkpoint has an entry of `topic`.
+pub fn names_topic(offsets: &Offsets, topic: &str) -> bool {
+    offsets
+        .range((topic.to_owned(), i32::MIN)..=(topic.to_owned(), i32::MAX))
+        .next()
+        .is_some()
+}
+
 /// Replaces an offset checkpoint, crash-safe.
 pub fn write_offsets(files: &dyn Files, path: &Path, offsets: &Offsets) -> Result<(), LogError> {
     files::replace(files, path, format_offsets(offsets).as_bytes())

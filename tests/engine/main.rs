@@ -32,6 +32,7 @@ mod log_directory;
 mod members;
 mod open_transaction;
 mod readers;
+mod remembered;
 mod scene;
 mod segments;
 #[cfg(feature = "failpoints")]

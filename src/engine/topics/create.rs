@@ -71,7 +71,10 @@ impl Engine {
         _changes: &Changes<'_>,
         record: TopicRecord,
     ) -> Result<Arc<TopicState>, Refusal> {
+        self.begin_checkpoints(&record.name)
+            .map_err(|error| storage(&error))?;
         let mut batch = Batch::new();
+        self.log_starts.forget(&record.name, &mut batch);
         batch.put(Table::Topics, record.name.as_bytes(), record.encode());
         self.store.write_blocking(batch)?;
         fail::fail_point!("topics::recorded");

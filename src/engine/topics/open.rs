@@ -83,6 +83,11 @@ impl Stock {
         })
     }
 
+    /// The checkpoint of recovery points.
+    pub fn recovery_points(&self) -> &Offsets {
+        &self.recovery_points
+    }
+
     /// What is remembered of the topics that are about to be opened.
     pub fn records(&self) -> impl Iterator<Item = &TopicRecord> {
         self.inventory.topics.iter().map(|start| &start.record)

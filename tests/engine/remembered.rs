@@ -1,0 +1,96 @@
+//! What the engine remembers beside the logs: a record of it that cannot be read, is gone or is older than the topic it names takes
+//! nothing that a reader has not read.
+use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+use kafka_protocol::messages::{DeleteRecordsRequest, DeleteTopicsRequest, TopicName};
+use kafka_protocol::protocol::StrBytes;
+use tidemark::operator::storage::Storage;
+use tidemark::resource::contract::{DeleteTopic, DeletionPolicy};
+use tidemark::wire::client::{Client, ClientRecord};
+
+use crate::scene::{Desired, Scene};
+use crate::support::temp::TempDir;
+use crate::support::tidemark::Tidemark;
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(work)
+}
+
+/// Kafka's checkpoint of log starts names topics, not their ids. A topic that was made anew has its own log start, also where the process
+/// dies before the checkpoint is written again.
+#[test]
+fn a_topic_made_anew_does_not_begin_where_the_one_before_it_was_cut() {
+    let home = TempDir::new("made-anew");
+    let mut engine = Tidemark::engine(home.path(), &[]);
+    let produce = |engine: &Tidemark, count: usize| {
+        run(async {
+            let mut client = Client::connect(engine.bootstrap(), "anew").await.unwrap();
+            let records = vec![ClientRecord::new(1, "v"); count];
+            client.produce("t", 0, &records).await.unwrap();
+        });
+    };
+    let name = || TopicName(StrBytes::from_static_str("t"));
+    let delete = async |client: &mut Client| {
+        let request = DeleteTopicsRequest::default().with_topic_names(vec![name()]);
+        let response = client.call(5, &request).await.unwrap();
+        assert_eq!(response.responses[0].error_code, 0);
+    };
+    for again in [false, true] {
+        let body = r#"{"partitions": 1, "config": {"retention.ms": "-1"}}"#;
+        engine.http("PUT", "/v1/topics/t", Some(body)).json(200);
+        produce(&engine, 500);
+        run(async {
+            let mut client = Client::connect(engine.bootstrap(), "anew").await.unwrap();
+            let partition = DeleteRecordsPartition::default()
+                .with_partition_index(0)
+                .with_offset(300);
+            let topic = DeleteRecordsTopic::default()
+                .with_name(name())
+                .with_partitions(vec![partition]);
+            let request = DeleteRecordsRequest::default().with_topics(vec![topic]);
+            let response = client.call(2, &request).await.unwrap();
+            assert_eq!(response.topics[0].partitions[0].low_watermark, 300);
+            delete(&mut client).await;
+        });
+        if again {
+            engine.kill();
+            engine.start_again();
+        }
+        engine.http("PUT", "/v1/topics/t", Some(body)).json(200);
+        produce(&engine, 100);
+        engine.kill();
+        engine.start_again();
+        let partition = &engine.get("/v1/topics/t")["partitions"][0];
+        assert_eq!(
+            (&partition["logStart"], &partition["logEnd"]),
+            (&0.into(), &100.into())
+        );
+        run(async {
+            let mut client = Client::connect(engine.bootstrap(), "anew").await.unwrap();
+            delete(&mut client).await;
+        });
+    }
+}
+
+/// The same for the checkpoint of recovery points, which tells a start after a crash what it need not read.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_a_topic_made_anew_counts_as_flushed_because_the_one_before_it_was() {
+    let mut scene = Scene::new().await;
+    let desired = Desired::new();
+    scene.apply("t", &desired).await;
+    scene.segment("t", 0, 10, 1).await;
+    scene.restart(|_| {}).await;
+    let path = scene.config.data.join("logs/recovery-point-offset-checkpoint");
+    assert!(std::fs::read_to_string(&path).unwrap().contains("t 0 10"));
+    let request = DeleteTopic {
+        owner: desired.0.owner.clone().unwrap().uid,
+        policy: Some(DeletionPolicy::Delete),
+        request_id: "gone".to_owned(),
+    };
+    scene.control.delete("t", &request).await.unwrap();
+    scene.apply("t", &desired).await;
+    assert!(!std::fs::read_to_string(&path).unwrap().contains("t 0 "));
+}
