@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::telemetry::metrics::{Fixed, Seconds};
+use crate::telemetry::metrics::{Fixed, Seconds, build};
 use prometheus_client::metrics::family::MetricConstructor as _;
 
 /// Label `result` of a round.
@@ -79,6 +79,7 @@ impl Metrics {
             topics: Family::default(),
         };
         let mut registry = metrics.registry.lock();
+        registry.register("build", "The version that runs", build());
         registry.register("reconciles", "Rounds by result", metrics.rounds.clone());
         registry.register(
             "reconcile_seconds",

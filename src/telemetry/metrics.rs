@@ -16,6 +16,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 /// The most series of one name that carry a topic, partition or group.
@@ -76,6 +77,14 @@ impl MetricConstructor<Histogram> for Seconds {
             0.000_05, 3.0, 13,
         ))
     }
+}
+
+/// Release and commit of this build, as `--version` tells them. The name it is registered under gets `_info` appended.
+pub fn build() -> Info<Vec<(&'static str, &'static str)>> {
+    Info::new(vec![
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("revision", env!("TIDEMARK_COMMIT")),
+    ])
 }
 
 /// What the engine counts itself.
@@ -159,6 +168,7 @@ impl Metrics {
 
     fn register_own(&self) {
         let mut registry = self.registry.lock();
+        registry.register("tidemark_build", "The version that runs", build());
         macro_rules! own {
             ($($field:ident, $name:literal, $help:literal;)*) => {
                 $(registry.register($name, $help, self.$field.clone());)*

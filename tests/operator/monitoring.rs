@@ -33,7 +33,7 @@ fn monitoring_is_taken_and_names_what_there_is() {
     assert!(output.status.success() && told.is_empty(), "{told}");
 
     the_service_is_found(&kube);
-    alerts_name_what_is_scraped(&kube);
+    alerts_and_documentation_name_what_is_scraped(&kube);
 }
 
 /// The ServiceMonitor selects exactly the Service with the metrics, and its ports are there.
@@ -65,7 +65,7 @@ fn the_service_is_found(kube: &KubeApi) {
     }
 }
 
-fn alerts_name_what_is_scraped(kube: &KubeApi) {
+fn alerts_and_documentation_name_what_is_scraped(kube: &KubeApi) {
     let home = TempDir::new("monitoring");
     let engine = Tidemark::engine(home.path(), &[]);
     let operator = Operator::start(kube, engine.control());
@@ -98,7 +98,28 @@ fn alerts_name_what_is_scraped(kube: &KubeApi) {
     };
     let lost = "reader_lost_records_total";
     until("the loss to be counted", PATIENCE, || scrape().contains_key(lost));
+    // And a loss that is wanted.
+    let half_an_hour_ago = i64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap() - 1_800_000;
+    runtime.block_on(async {
+        let mut client = Client::connect(engine.bootstrap(), "billing")
+            .await
+            .expect("an engine");
+        let record = ClientRecord::new(half_an_hour_ago, "given up");
+        client.produce("orders", 0, &[record]).await.expect("an offset");
+    });
+    apply(kube, "orders", "{config: {retention.ms: 1m}, readers: {onLoss: Allow}}");
+    let given_up = "loss_accepted_records_total";
+    until("what was given up to be counted", PATIENCE, || {
+        scrape().contains_key(given_up)
+    });
     let scraped = scrape();
+    for (page, name) in documented() {
+        assert!(scraped.contains_key(&name), "{page}: {name} is not scraped");
+    }
+    for build in ["tidemark_build_info", "tidemark_operator_build_info"] {
+        let labels = scraped.get(build).expect("each process tells its version");
+        assert!(labels.contains("version") && labels.contains("revision"), "{labels:?}");
+    }
     let rule = get(kube, "prometheusrule", "tidemark");
     let mut checked = 0;
     for alert in rule["spec"]["groups"][0]["rules"].as_array().expect("a list") {
@@ -126,6 +147,28 @@ fn alerts_name_what_is_scraped(kube: &KubeApi) {
         checked += 1;
     }
     assert!(checked >= 5);
+}
+
+/// Metrics that the documentation speaks of, each with its page: what is written like one and is none of the other things so written.
+fn documented() -> Vec<(String, String)> {
+    let mut pages = vec![peers::source("README.md")];
+    for folder in ["deploy/docs", "deploy/docs/reasons"] {
+        let entries = std::fs::read_dir(peers::source(folder)).expect("a folder of the source tree");
+        pages.extend(entries.map(|entry| entry.expect("an entry").path()));
+    }
+    let name = regex::Regex::new("`([a-z]+(?:_[a-z]+)+)`").expect("a pattern");
+    let mut found = Vec::new();
+    for page in pages.iter().filter(|page| page.is_file()) {
+        let text = std::fs::read_to_string(page).expect("text");
+        let names = name.captures_iter(&text).map(|found| found[1].to_owned());
+        found.extend(
+            names
+                .filter(|name| name != "read_committed")
+                .map(|name| (page.display().to_string(), name)),
+        );
+    }
+    assert!(found.len() > 5, "{found:?}");
+    found
 }
 
 fn get(kube: &KubeApi, kind: &str, name: &str) -> Value {
