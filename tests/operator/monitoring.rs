@@ -107,7 +107,11 @@ fn alerts_and_documentation_name_what_is_scraped(kube: &KubeApi) {
         let record = ClientRecord::new(half_an_hour_ago, "given up");
         client.produce("orders", 0, &[record]).await.expect("an offset");
     });
-    apply(kube, "orders", "{config: {retention.ms: 1m}, readers: {onLoss: Allow}}");
+    apply(
+        kube,
+        "orders",
+        "{config: {retention.ms: 1m}, readers: {onLoss: Allow}}",
+    );
     let given_up = "loss_accepted_records_total";
     until("what was given up to be counted", PATIENCE, || {
         scrape().contains_key(given_up)
@@ -118,7 +122,10 @@ fn alerts_and_documentation_name_what_is_scraped(kube: &KubeApi) {
     }
     for build in ["tidemark_build_info", "tidemark_operator_build_info"] {
         let labels = scraped.get(build).expect("each process tells its version");
-        assert!(labels.contains("version") && labels.contains("revision"), "{labels:?}");
+        assert!(
+            labels.contains("version") && labels.contains("revision"),
+            "{labels:?}"
+        );
     }
     let rule = get(kube, "prometheusrule", "tidemark");
     let mut checked = 0;

@@ -106,7 +106,11 @@ impl Node {
     /// A line as a person types it.
     #[track_caller]
     pub fn shell(&self, line: &str) -> String {
-        let printed = self.command("bash").args(["-euc", line]).run();
+        let patience = NODE_PATIENCE.as_secs() * 2;
+        let printed = self
+            .command("timeout")
+            .args([&patience.to_string(), "bash", "-euc", line])
+            .run();
         println!("$ {line}\n{printed}");
         printed
     }
