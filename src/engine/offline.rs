@@ -12,7 +12,6 @@ use std::time::Duration;
 use rustix::fs::FlockOperation;
 
 use crate::engine::guarded::apply::{check_partitions, plain_verdict, would_be_created};
-use crate::engine::guarded::pending::PendingRecord;
 use crate::engine::log_starts::DurableLogStarts;
 use crate::engine::positions::Positions;
 use crate::engine::readers::{Gate, ReaderInventory as _};
@@ -73,8 +72,6 @@ pub struct AtRest {
     scratch: PathBuf,
     store: Store,
     records: BTreeMap<String, TopicRecord>,
-    /// The settings before a change that is in force in part.
-    before: BTreeMap<String, Layers>,
     log_starts: DurableLogStarts,
     positions: Positions,
     clock: Arc<dyn Clock>,
@@ -109,15 +106,6 @@ impl AtRest {
                 .map_err(|error| OfflineError::State(format!("topic {name}: {error}")))?;
             records.insert(name, record);
         }
-        let mut before = BTreeMap::new();
-        for (name, value) in store.scan(Table::PendingChanges)? {
-            let name = String::from_utf8_lossy(&name).into_owned();
-            if let Ok(record) = serde_json::from_slice::<PendingRecord>(&value)
-                && let Some(layers) = record.before
-            {
-                before.insert(name, layers);
-            }
-        }
         let files: Arc<dyn Files> = DiskFiles::shared();
         let log_starts = DurableLogStarts::load(store.clone(), files, &data.join("logs"))?;
         let topics = records.values().map(|record| GroupTopic {
@@ -138,7 +126,6 @@ impl AtRest {
             scratch: scratch.to_owned(),
             store,
             records,
-            before,
             log_starts,
             positions,
             clock,
@@ -167,7 +154,7 @@ impl AtRest {
             .readers
             .headroom_ms
             .unwrap_or_else(|| millis(self.check_interval));
-        let granted = self.before.get(topic).unwrap_or(&record.layers);
+        let granted = record.granted();
         let mut outlooks = Vec::new();
         let mut reports = BTreeMap::new();
         for number in 0..record.partitions {

@@ -110,7 +110,7 @@ impl Engine {
     ) -> Option<Headroom> {
         let log = topic.partition(partition)?.log.as_ref()?;
         // A change that is in force in part takes nothing from a reader that the settings before it keep.
-        let rules = match self.pending.before(&topic.record.name) {
+        let rules = match &topic.record.before {
             Some(before) => Rules::from(&before.settings(partition).ok()?),
             None => Rules::from(&*log.settings()),
         };

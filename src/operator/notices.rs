@@ -156,6 +156,7 @@ pub fn of_engine(event: &EngineEvent) -> Option<Notice> {
         EventKind::RecordsLost => ("ReaderLostRecords", "Retain"),
         EventKind::DeletedBehindReader => ("DeletedBehindReader", "Delete"),
         EventKind::RetentionBlocked => ("RetentionBlocked", "Retain"),
+        EventKind::ChangeDropped => ("ChangeDropped", "Apply"),
         _ => return None,
     };
     Some(Notice::warning(reason, action, event.message.clone()))

@@ -3,13 +3,84 @@
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use kafka_protocol::messages::{DeleteRecordsRequest, DeleteTopicsRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
+use tidemark::engine::store::{Batch, Store, Table};
 use tidemark::operator::storage::Storage;
-use tidemark::resource::contract::{DeleteTopic, DeletionPolicy};
+use tidemark::resource::contract::{DeleteTopic, DeletionPolicy, EventKind, OnLoss, Outcome};
 use tidemark::wire::client::{Client, ClientRecord};
 
-use crate::scene::{Desired, Scene};
+use crate::scene::{DAY, Desired, Scene};
 use crate::support::temp::TempDir;
 use crate::support::tidemark::Tidemark;
+
+/// Changes the state store of a scene while no engine runs on it.
+async fn while_stopped(scene: &mut Scene, change: impl FnOnce(&mut Batch)) {
+    scene.engine.shutdown().await;
+    let store = Store::open(&scene.config.data.join("state.redb")).unwrap();
+    let mut batch = Batch::new();
+    change(&mut batch);
+    store.write_blocking(batch).unwrap();
+    store.close();
+    scene.restart(|_| {}).await;
+}
+
+/// A clamp is in force for a reader at 25 that stands still for five days.
+async fn clamped() -> (Scene, Desired) {
+    let mut scene = Scene::new().await;
+    let base = Desired::new().set("retention.ms", 30 * DAY).readers(|readers| {
+        readers.on_loss = OnLoss::Clamp;
+        readers.headroom_ms = Some(0);
+    });
+    scene.apply("t", &base).await;
+    scene.ten_days("t", 0).await;
+    scene.kafka.commit("g", "t", 0, 25).await.unwrap();
+    let lower = base.set("retention.ms", 4 * DAY + DAY / 2);
+    assert_eq!(scene.apply("t", &lower).await.verdict, Outcome::Clamped);
+    scene.pass().await;
+    assert_eq!(scene.log_start("t", 0).await, 20);
+    (scene, lower)
+}
+
+/// A clamp is safe only as long as what it waits for is known.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_waits_and_cannot_be_read_any_more_is_not_in_force_in_part_either() {
+    let changes: [fn(&mut Batch); 2] = [
+        |batch| {
+            batch.put(Table::PendingChanges, "t", "{");
+        },
+        |batch| {
+            batch.remove(Table::PendingChanges, "t");
+        },
+    ];
+    for change in changes {
+        let (mut scene, lower) = clamped().await;
+        while_stopped(&mut scene, change).await;
+        scene.clock.advance_ms(5 * DAY);
+        scene.pass().await;
+        assert_eq!(scene.log_start("t", 0).await, 20);
+        let observed = scene.observe("t").await;
+        assert!(observed.pending.is_none());
+        assert_eq!(
+            observed.in_force.config["retention.ms"].value,
+            (30 * DAY).to_string()
+        );
+        assert!(observed.in_force.partition_config.is_empty());
+        let told = scene.engine.recent_events(0);
+        assert!(
+            told.iter()
+                .any(|event| event.kind == EventKind::ChangeDropped
+                    && event.message.contains("in force again")),
+            "{told:?}"
+        );
+        // Asked for again, it is judged against what was in force before it.
+        assert_eq!(scene.apply("t", &lower).await.verdict, Outcome::Clamped);
+        scene.pass().await;
+        assert_eq!(scene.log_start("t", 0).await, 20);
+        scene.kafka.commit("g", "t", 0, 100).await.unwrap();
+        scene.resumed("t").await;
+        scene.pass().await;
+        assert_eq!(scene.log_start("t", 0).await, 100);
+    }
+}
 
 fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()

@@ -106,8 +106,7 @@ impl Engine {
         record.deletion_policy = desired.deletion_policy;
 
         let gate = self.gate.change();
-        let granted = self.granted(&topic);
-        let evaluation = self.evaluate_from(&granted, &topic, Change::Settings(&proposed), &record.readers);
+        let evaluation = self.evaluate(&topic, Change::Settings(&proposed), &record.readers);
         fail::fail_point!("guarded::checked");
         let mut verdict = evaluation.verdict(&topic);
         verdict.not_applied = not_applied;
@@ -115,9 +114,10 @@ impl Engine {
             layers,
             waits,
             before: began,
-        } = outcome(&granted, &proposed, &evaluation);
+        } = outcome(topic.record.granted(), &proposed, &evaluation);
         let settings_changed = layers != record.layers;
         record.layers = layers;
+        record.before = began;
         if !waits && !settings_changed {
             verdict.verdict = Outcome::Unchanged;
         }
@@ -130,12 +130,11 @@ impl Engine {
         let waiting = match (&before, waits) {
             (None, false) => Waiting::Keep,
             (Some(_), false) => Waiting::Drop,
-            (Some(before), true) if before.record.target == target => before.record.goes_on(began),
+            (Some(before), true) if before.record.target == target => Waiting::Keep,
             (_, true) => Waiting::Put(PendingRecord {
                 target,
                 request_id: desired.request_id.clone(),
                 since_ms: self.config.clock.wall_ms(),
-                before: began,
             }),
         };
         let newest_request = record.requests.back().map(|answered| answered.id.as_str());
@@ -150,15 +149,11 @@ impl Engine {
             record.last_applied_ms = self.config.clock.wall_ms();
         }
         let told = self.commit_record(&topic, record, &waiting)?;
-        let was_put = match (&before, &waiting) {
-            (Some(before), Waiting::Put(record)) => before.record.target != record.target,
-            (None, Waiting::Put(_)) => true,
-            (_, Waiting::Drop | Waiting::Keep) => false,
-        };
         let newly = match waiting {
             Waiting::Put(record) => Some(record),
             Waiting::Drop | Waiting::Keep => None,
         };
+        let was_put = newly.is_some();
         if waits {
             self.note_waiting(name, &told, &evaluation, &verdict, newly);
         }
@@ -397,19 +392,6 @@ pub(crate) fn outcome(granted: &Layers, proposed: &Layers, evaluation: &Evaluati
         },
         waits: decision != Decision::Apply,
         before: (decision == Decision::Clamp).then(|| granted.clone()),
-    }
-}
-
-impl PendingRecord {
-    /// What is to be written of a change that goes on waiting.
-    pub(crate) fn goes_on(&self, before: Option<Layers>) -> Waiting {
-        if self.before == before {
-            return Waiting::Keep;
-        }
-        Waiting::Put(Self {
-            before,
-            ..self.clone()
-        })
     }
 }
 

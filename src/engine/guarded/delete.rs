@@ -52,7 +52,8 @@ impl Engine {
         let mut record = topic.record.clone();
         record.owner = None;
         // What was in force in part was so for as long as somebody watched over it.
-        record.layers = self.granted(topic);
+        record.layers = topic.record.granted().clone();
+        record.before = None;
         let gate = self.gate.change();
         let released = self.commit_record(topic, record, &Waiting::Drop)?;
         drop(gate);
@@ -100,13 +101,13 @@ impl Engine {
             target: Target::Deletion,
             request_id: request_id.to_owned(),
             since_ms: self.config.clock.wall_ms(),
-            before: None,
         });
         let mut topic = Arc::clone(topic);
         if let Some(record) = &record {
             // It takes the place of a change that may be in force in part.
             let mut whole = topic.record.clone();
-            whole.layers = self.granted(&topic);
+            whole.layers = topic.record.granted().clone();
+            whole.before = None;
             topic = self.commit_record(&topic, whole, &Waiting::Put(record.clone()))?;
         }
         self.note_waiting(name, &topic, &evaluation, &verdict, record);

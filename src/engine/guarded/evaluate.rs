@@ -98,7 +98,7 @@ impl Evaluation {
             verdict.verdict = Outcome::Refused;
             verdict.reason = "ReaderUnknown".to_owned();
             verdict.message = format!(
-                "partitions {:?} are offline, so nobody can say what the change would take there. {}",
+                "partitions {:?} are offline or their settings cannot be read, so nobody can say what the change would take there. {}",
                 self.unseen, verdict.message
             );
         }
@@ -124,28 +124,10 @@ impl Engine {
         change: Change<'_>,
         policy: &ReadersPolicy,
     ) -> Evaluation {
-        self.evaluate_from(&self.granted(topic), topic, change, policy)
-    }
-
-    /// The settings that a change is held against: those in force, or where a change is in force in part those before it. A
-    /// limit that is as low as is safe now would take more with every moment.
-    pub(crate) fn granted(&self, topic: &TopicState) -> Layers {
-        let before = self.pending.before(&topic.record.name);
-        before.unwrap_or_else(|| topic.record.layers.clone())
-    }
-
-    /// [`Self::evaluate`] with those settings given.
-    pub(crate) fn evaluate_from(
-        &self,
-        granted: &Layers,
-        topic: &TopicState,
-        change: Change<'_>,
-        policy: &ReadersPolicy,
-    ) -> Evaluation {
         let times = self.clock_guard.times_for_verdict();
-        let found = self.evaluate_at(times.now_ms, granted, topic, change, policy);
+        let found = self.evaluate_at(times.now_ms, topic, change, policy);
         match times.or_ms {
-            Some(or_ms) => found.or_worse(self.evaluate_at(or_ms, granted, topic, change, policy)),
+            Some(or_ms) => found.or_worse(self.evaluate_at(or_ms, topic, change, policy)),
             None => found,
         }
     }
@@ -153,11 +135,11 @@ impl Engine {
     fn evaluate_at(
         &self,
         now_ms: i64,
-        granted: &Layers,
         topic: &TopicState,
         change: Change<'_>,
         policy: &ReadersPolicy,
     ) -> Evaluation {
+        let granted = topic.record.granted();
         let headroom_ms = policy
             .headroom_ms
             .unwrap_or_else(|| millis(self.config.check_interval));
@@ -165,7 +147,11 @@ impl Engine {
         let mut asked: Vec<(i32, Rules, Proposed)> = Vec::with_capacity(topic.partitions.len());
         let mut unseen = Vec::new();
         for (partition, state) in (0..).zip(&topic.partitions) {
+            if matches!(change, Change::DeleteRecords { partition: only, .. } if only != partition) {
+                continue;
+            }
             let Some((in_force, proposed)) = proposal(granted, partition, change) else {
+                unseen.push(partition);
                 continue;
             };
             let Some(log) = &state.log else {
@@ -198,7 +184,8 @@ impl Engine {
                         now_ms,
                         headroom_ms,
                     };
-                    let now = (granted != &topic.record.layers)
+                    let in_part = topic.record.before.is_some();
+                    let now = in_part
                         .then(|| topic.record.layers.settings(held.partition).ok())
                         .flatten();
                     let found = match now {
@@ -240,7 +227,7 @@ impl Engine {
     }
 }
 
-/// The rules in force on a partition and what is proposed for it; `None` where the change does not concern it.
+/// The rules in force on a partition and what is proposed for it; `None` where either cannot be read.
 fn proposal(granted: &Layers, partition: i32, change: Change<'_>) -> Option<(Rules, Proposed)> {
     let rules = |layers: &Layers| {
         layers
@@ -251,11 +238,7 @@ fn proposal(granted: &Layers, partition: i32, change: Change<'_>) -> Option<(Rul
     let in_force = rules(granted)?;
     let proposed = match change {
         Change::Settings(layers) => Proposed::Rules(rules(layers)?),
-        Change::DeleteRecords {
-            partition: only,
-            offset,
-        } if only == partition => Proposed::DeleteRecords(offset),
-        Change::DeleteRecords { .. } => return None,
+        Change::DeleteRecords { offset, .. } => Proposed::DeleteRecords(offset),
         Change::DeleteTopic => Proposed::DeleteTopic,
     };
     Some((in_force, proposed))

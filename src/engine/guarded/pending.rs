@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::clock_guard::Times;
 use crate::engine::readers::ReaderListener;
-use crate::engine::topics::record::Layers;
 use crate::resource::contract::{ReaderKind, Verdict};
 use crate::resource::settings::Overrides;
 use crate::retention::Watch;
@@ -46,10 +45,6 @@ pub struct PendingRecord {
     pub request_id: String,
     /// Since when, ms.
     pub since_ms: i64,
-    /// Where part of it is in force: the settings that it began from. Until all of it is, nothing goes that these keep and a
-    /// reader has not read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<Layers>,
 }
 
 /// A change that waits, with what was last found about it.
@@ -144,34 +139,6 @@ impl PendingChanges {
             return None;
         }
         self.state.lock().by_topic.get(topic).cloned()
-    }
-
-    /// The settings that a change began from of which part is in force.
-    pub fn before(&self, topic: &str) -> Option<Layers> {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        self.state.lock().by_topic.get(topic)?.record.before.clone()
-    }
-
-    /// The settings that a change began from are others now.
-    pub fn begins_from(&self, topic: &str, before: Option<Layers>) {
-        if let Some(pending) = self.state.lock().by_topic.get_mut(topic) {
-            pending.record.before = before;
-        }
-    }
-
-    /// Topics on which a part of what waits is in force.
-    pub fn in_part(&self) -> Vec<String> {
-        if self.count.load(Ordering::Acquire) == 0 {
-            return Vec::new();
-        }
-        let state = self.state.lock();
-        let in_part = state
-            .by_topic
-            .iter()
-            .filter(|(_, pending)| pending.record.before.is_some());
-        in_part.map(|(topic, _)| topic.clone()).collect()
     }
 
     /// Puts one in, in the place of what waited before.

@@ -40,10 +40,13 @@ impl Engine {
     /// Answers the topics where that failed; they are not to be touched.
     pub(crate) fn hold_what_is_in_part(&self) -> BTreeSet<String> {
         let mut unchecked = BTreeSet::new();
-        for name in self.pending.in_part() {
-            if let Err(refusal) = self.reconsider(&name) {
+        for topic in self.catalog.snapshot().iter() {
+            let name = &topic.record.name;
+            if topic.record.before.is_some()
+                && let Err(refusal) = self.reconsider(name)
+            {
                 tracing::warn!(topic = name, %refusal, "the pass leaves this topic: what is safe there could not be told");
-                unchecked.insert(name);
+                unchecked.insert(name.clone());
             }
         }
         unchecked
@@ -52,12 +55,12 @@ impl Engine {
     /// Judges what waits on a topic again.
     pub(crate) fn reconsider(&self, name: &str) -> Result<(), Refusal> {
         let changes = self.lock_changes()?;
-        let Some(pending) = self.pending.get(name) else {
-            return Ok(());
-        };
         let Some(topic) = self.catalog.by_name(name) else {
             self.pending.remove(name);
             return Ok(());
+        };
+        let Some(pending) = self.pending.get(name) else {
+            return self.take_back(&topic);
         };
         match &pending.record.target {
             Target::Deletion => self.reconsider_deletion(&changes, &topic),
@@ -84,41 +87,28 @@ impl Engine {
     fn reconsider_settings(&self, topic: &Arc<TopicState>, pending: &Pending) -> Result<(), Refusal> {
         let proposed = self.layers_of(&pending.record.target);
         let gate = self.gate.change();
-        let granted = self.granted(topic);
-        let evaluation = self.evaluate_from(
-            &granted,
-            topic,
-            Change::Settings(&proposed),
-            &topic.record.readers,
-        );
+        let evaluation = self.evaluate(topic, Change::Settings(&proposed), &topic.record.readers);
         fail::fail_point!("guarded::checked");
         let Coming {
             layers,
             waits,
             before,
-        } = outcome(&granted, &proposed, &evaluation);
-        let waiting = if waits {
-            pending.record.goes_on(before)
-        } else {
-            Waiting::Drop
-        };
+        } = outcome(topic.record.granted(), &proposed, &evaluation);
+        let waiting = if waits { Waiting::Keep } else { Waiting::Drop };
         let settings_changed = layers != topic.record.layers;
         let mut verdict = evaluation.verdict(topic);
         verdict.pending = waits;
         let mut state = Arc::clone(topic);
-        if settings_changed || !matches!(waiting, Waiting::Keep) {
+        if settings_changed || before != topic.record.before || !waits {
             let mut record = topic.record.clone();
             record.layers = layers;
+            record.before = before;
             record.last_applied_ms = self.config.clock.wall_ms();
             state = self.commit_record(topic, record, &waiting)?;
         }
         verdict.in_force = state.record.layers.in_force();
         if waits {
-            let record = match waiting {
-                Waiting::Put(record) => Some(record),
-                Waiting::Drop | Waiting::Keep => None,
-            };
-            self.note_waiting(&topic.record.name, &state, &evaluation, &verdict, record);
+            self.note_waiting(&topic.record.name, &state, &evaluation, &verdict, None);
         }
         drop(gate);
         self.tell_outcome(
@@ -132,19 +122,58 @@ impl Engine {
         Ok(())
     }
 
+    /// A change of which part is in force does not wait any more, because what was kept of it cannot be read or is gone: nobody can tell
+    /// what it would come to, so nothing of it stays in force.
+    fn take_back(&self, topic: &Arc<TopicState>) -> Result<(), Refusal> {
+        let mut record = topic.record.clone();
+        let Some(before) = record.before.take() else {
+            return Ok(());
+        };
+        record.layers = before;
+        record.last_applied_ms = self.config.clock.wall_ms();
+        let gate = self.gate.change();
+        self.commit_record(topic, record, &Waiting::Keep)?;
+        drop(gate);
+        let message = format!(
+            "topic {}: part of a change was in force that nobody can read any more; the settings from before it are in force again, until \
+             somebody asks for it anew",
+            topic.record.name
+        );
+        self.events.tell(
+            EventKind::ChangeDropped,
+            &topic.record.name,
+            topic.record.owner.as_ref(),
+            message,
+        );
+        Ok(())
+    }
+
     /// At start: takes up what waits, and passes changed engine defaults through the guard. Topics without an owner take the new
     /// defaults at once; on the others the old ones stay in force until no reader loses by the change.
     pub(crate) fn take_up_pending(&self) -> Result<(), Refusal> {
         for (key, value) in self.store.scan(Table::PendingChanges)? {
             let name = String::from_utf8_lossy(&key).into_owned();
-            let Ok(record) = serde_json::from_slice::<PendingRecord>(&value) else {
-                tracing::error!(
-                    topic = name,
-                    "a change that waits cannot be read; it has to be asked for again"
-                );
-                continue;
-            };
-            self.wait_anew(&name, record);
+            match serde_json::from_slice::<PendingRecord>(&value) {
+                Ok(record) => self.wait_anew(&name, record),
+                Err(error) => {
+                    let owner = self
+                        .catalog
+                        .by_name(&name)
+                        .and_then(|topic| topic.record.owner.clone());
+                    let message = format!(
+                        "a change that waits on topic {name} cannot be read ({error}); it has to be asked for again"
+                    );
+                    self.events
+                        .tell(EventKind::ChangeDropped, &name, owner.as_ref(), message);
+                }
+            }
+        }
+        for topic in self.catalog.snapshot().iter() {
+            if self.pending.get(&topic.record.name).is_none()
+                && let Err(refusal) = self.take_back(topic)
+            {
+                tracing::warn!(topic = topic.record.name, %refusal, "passes leave this topic until it can be written down");
+            }
         }
         for topic in self.catalog.snapshot().iter() {
             if topic.record.layers.engine_defaults == self.config.defaults {
@@ -175,8 +204,7 @@ impl Engine {
             Target::Deletion => Change::DeleteTopic,
             Target::Settings { .. } => Change::Settings(&proposed),
         };
-        let granted = record.before.as_ref().unwrap_or(&topic.record.layers);
-        let evaluation = self.evaluate_from(granted, &topic, change, &topic.record.readers);
+        let evaluation = self.evaluate(&topic, change, &topic.record.readers);
         let mut verdict = evaluation.verdict(&topic);
         verdict.pending = true;
         self.note_waiting(name, &topic, &evaluation, &verdict, Some(record));
@@ -203,14 +231,14 @@ impl Engine {
             layers,
             waits,
             before,
-        } = outcome(&topic.record.layers, &proposed, &evaluation);
+        } = outcome(topic.record.granted(), &proposed, &evaluation);
         let mut record = topic.record.clone();
         record.layers = layers;
+        record.before = before;
         let record_of_change = PendingRecord {
             target,
             request_id: String::new(),
             since_ms: self.config.clock.wall_ms(),
-            before,
         };
         let waiting = if waits {
             Waiting::Put(record_of_change.clone())

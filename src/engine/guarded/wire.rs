@@ -25,8 +25,10 @@ impl Engine {
         let _changes = self.lock_changes()?;
         let topic = self.known_topic(name)?;
         let mut record = topic.record.clone();
-        record.layers = self.granted(&topic);
+        record.layers = topic.record.granted().clone();
         record.layers.config = alter::apply(&record.layers.config, change)?;
+        // What waits goes on from here.
+        record.before = record.before.map(|_| record.layers.clone());
         let gate = self.gate.change();
         let evaluation = match &record.owner {
             Some(_) => Some(self.evaluate(&topic, Change::Settings(&record.layers), &record.readers)),
@@ -42,17 +44,7 @@ impl Engine {
             return Ok(());
         }
         record.last_applied_ms = self.config.clock.wall_ms();
-        // What waits goes on from here.
-        let waiting = match self.pending.get(name) {
-            Some(pending) if pending.record.before.is_some() => {
-                pending.record.goes_on(Some(record.layers.clone()))
-            }
-            _ => Waiting::Keep,
-        };
-        let state = self.commit_record(&topic, record, &waiting)?;
-        if let Waiting::Put(record) = waiting {
-            self.pending.begins_from(name, record.before);
-        }
+        let state = self.commit_record(&topic, record, &Waiting::Keep)?;
         drop(gate);
         if let Some(evaluation) = evaluation {
             let mut verdict = evaluation.verdict(&state);

@@ -119,8 +119,11 @@ pub struct TopicRecord {
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
     /// The settings in force.
-    #[serde(default)]
     pub layers: Layers,
+    /// Where part of a change that waits is in force: the settings that it began from. Until all of it is, nothing goes that these
+    /// keep and a reader has not read. Kept beside the settings in force, because neither is right without the other.
+    #[serde(default)]
+    pub before: Option<Layers>,
     /// When it was created or adopted, ms.
     pub created_ms: i64,
     /// When settings last came into force, ms; -1 if never since creation.
@@ -148,10 +151,17 @@ impl TopicRecord {
             readers: ReadersPolicy::default(),
             deletion_policy: DeletionPolicy::default(),
             layers,
+            before: None,
             created_ms: now_ms,
             last_applied_ms: -1,
             requests: VecDeque::new(),
         }
+    }
+
+    /// The settings that a change is held against: those in force, or where a change is in force in part those before it. A
+    /// limit that is as low as is safe now would take more with every moment.
+    pub fn granted(&self) -> &Layers {
+        self.before.as_ref().unwrap_or(&self.layers)
     }
 
     /// The answer to an earlier request that is repeated after a newer one. The newest is not among them: it is evaluated

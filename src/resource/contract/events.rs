@@ -28,6 +28,8 @@ pub enum EventKind {
     HeadroomLow,
     /// Ordinary retention took records that a reader had not read.
     RecordsLost,
+    /// What was kept of a change that waits cannot be read; the settings from before it are in force.
+    ChangeDropped,
     /// Storage changed between serving and not.
     StorageChanged,
     /// A pass held back by the clock guard.
@@ -40,6 +42,7 @@ impl EventKind {
         matches!(
             self,
             Self::Refused
+                | Self::ChangeDropped
                 | Self::LossAccepted
                 | Self::DeletedBehindReader
                 | Self::HeadroomLow
