@@ -1,25 +1,10 @@
-//! Random histories of a topic: whatever happens, in whatever order, no guarded reader loses a record to a change that
-//! the settings in force before it would have kept; every refusal names a record that would really go; none stays when
-//! its reason is gone; and a clamp is the lowest that is safe.
-//!
-//! 20,000 histories in the normal run, a million with `TIDEMARK_LONG=1`. A failing one is cut down to the fewest actions
-//! that still fail and printed with its seed.
-use tidemark::resource::contract::{
-    IgnoredReader, MOST_READERS_LISTED, OnLoss, ReaderKind, ReadersPolicy, WhenNone,
-};
+//! Watches a world: holds every verdict, and every pass after it, against what the change may cost.
+use tidemark::resource::contract::{MOST_READERS_LISTED, OnLoss, ReaderKind, WhenNone};
 use tidemark::retention::{Cause, Decision, Judgement, Proposed, Rules};
 
-use crate::oracle::{taken_by_delete_records, taken_sooner};
+use super::losses::{first_unread, losers, loses, nobody, takes_data};
 use crate::partition::Partition;
-use crate::random::{Random, rounds};
-use crate::world::{Action, Client, Crash, Event, Stamp, To, World};
-
-const CLIENTS: [(ReaderKind, &str); 4] = [
-    (ReaderKind::Group, "billing"),
-    (ReaderKind::Group, "scratch-1"),
-    (ReaderKind::Group, "batch"),
-    (ReaderKind::Fetcher, "billing"),
-];
+use crate::world::{Action, Crash, Event, World};
 
 /// A change that went in, and until when it must cost no reader anything.
 #[derive(Debug)]
@@ -28,118 +13,35 @@ struct Promise {
     until: i64,
 }
 
+/// How often what is worth checking came up.
 #[derive(Debug, Default, Clone, Copy)]
-struct Seen {
-    refused: u64,
-    clamped: u64,
-    resumed: u64,
-    lowered: u64,
-    kept: u64,
-    kept_in_part: u64,
+pub struct Seen {
+    pub refused: u64,
+    pub clamped: u64,
+    pub resumed: u64,
+    pub lowered: u64,
+    pub kept: u64,
+    pub kept_in_part: u64,
 }
 
-struct Checker {
-    world: World,
+/// A world and what has been promised to its readers.
+pub struct Checker {
+    pub world: World,
+    pub seen: Seen,
     promise: Option<Promise>,
-    seen: Seen,
-}
-
-/// Where `client` has read to on a partition, by the words of the contract: the first offset that it has not read.
-/// `None` where it does not count.
-fn first_unread(client: &Client, index: usize, partition: &Partition, policy: &ReadersPolicy) -> Option<i64> {
-    let is_group = client.kind == ReaderKind::Group;
-    let required = is_group && policy.required.contains(&client.name);
-    // The patterns in use here are a name or a name and a star.
-    let ignored = policy
-        .ignored
-        .iter()
-        .any(|ignored| match ignored.group.strip_suffix('*') {
-            Some(prefix) => client.name.starts_with(prefix),
-            None => client.name == ignored.group,
-        });
-    if is_group && ignored && !required {
-        return None;
-    }
-    match client.commits[index] {
-        Some(commit) if !commit.expired => {
-            let known = !commit.earlier && commit.offset >= 0 && commit.offset <= partition.end;
-            Some(if known {
-                commit.offset.max(partition.start)
-            } else {
-                partition.start
-            })
-        }
-        _ => (required || client.assigned[index]).then_some(partition.start),
-    }
-}
-
-fn counts(client: &Client, policy: &ReadersPolicy) -> bool {
-    let is_group = client.kind == ReaderKind::Group;
-    let required = is_group && policy.required.contains(&client.name);
-    let ignored = policy
-        .ignored
-        .iter()
-        .any(|ignored| match ignored.group.strip_suffix('*') {
-            Some(prefix) => client.name.starts_with(prefix),
-            None => client.name == ignored.group,
-        });
-    required || (client.is_known(policy) && !(is_group && ignored))
-}
-
-/// Data records that `asked` takes sooner than `in_force`, from `first_unread` on.
-fn loses(world: &World, index: usize, in_force: &Rules, asked: &Proposed, first_unread: i64) -> bool {
-    let partition = &world.partitions[index];
-    let ranges = match asked {
-        Proposed::Rules(rules) => taken_sooner(
-            &partition.naive(),
-            partition.active_since(),
-            in_force,
-            rules,
-            world.now,
-            world.headroom,
-        ),
-        Proposed::DeleteRecords(offset) => {
-            taken_by_delete_records(&partition.naive(), *offset, in_force, world.now, world.headroom)
-        }
-        Proposed::DeleteTopic => unreachable!("no history deletes the topic"),
-    };
-    ranges.iter().any(|range| {
-        let unread = range.start.max(first_unread)..range.end;
-        partition.last_data(&unread).is_some()
-    })
-}
-
-/// Every pair of client and partition that loses data, by trying.
-fn losers(world: &World, in_force: &[Rules], asked: &[Proposed]) -> Vec<(usize, usize)> {
-    let mut losers = Vec::new();
-    for index in 0..world.partitions.len() {
-        if asked[index] == Proposed::Rules(in_force[index]) {
-            continue;
-        }
-        for (number, client) in world.clients.iter().enumerate() {
-            let unread = first_unread(client, index, &world.partitions[index], &world.policy);
-            if unread.is_some_and(|unread| loses(world, index, &in_force[index], &asked[index], unread)) {
-                losers.push((number, index));
-            }
-        }
-    }
-    losers
-}
-
-fn nobody(world: &World) -> bool {
-    !world.clients.iter().any(|client| counts(client, &world.policy))
-}
-
-/// Whether the change takes any data at all, read or not.
-fn takes_data(world: &World, in_force: &[Rules], asked: &[Proposed]) -> bool {
-    (0..asked.len()).any(|index| {
-        asked[index] != Proposed::Rules(in_force[index])
-            && loses(world, index, &in_force[index], &asked[index], i64::MIN)
-    })
 }
 
 impl Checker {
-    fn step(&mut self, action: &Action) -> Result<(), String> {
+    pub fn new(world: World) -> Self {
+        Self {
+            world,
+            seen: Seen::default(),
+            promise: None,
+        }
+    }
+
+    /// Lets `action` happen; the error says what it cost, or which verdict was wrong.
+    pub fn step(&mut self, action: &Action) -> Result<(), String> {
         let had_pending = self.world.pending.is_some();
         let before = self.world.clone();
         let events = self.world.act(action);
@@ -421,209 +323,8 @@ impl Checker {
     }
 }
 
-fn some_rules(random: &mut Random) -> Rules {
-    Rules {
-        delete: !random.one_in(15),
-        retention_ms: random.pick(&[-1, 0, 50, 200, 500, 1_000]),
-        retention_bytes: random.pick(&[-1, -1, -1, 0, 120, 300, 600]),
-        segment_ms: random.pick(&[100, 400, 100_000]),
-        segment_bytes: random.pick(&[100, 200, 100_000]),
-        ignore_ahead_ms: -1,
-    }
-}
-
-fn some_policy(random: &mut Random) -> ReadersPolicy {
-    let ignore = |group: &str| IgnoredReader {
-        group: group.to_owned(),
-        reason: String::new(),
-    };
-    ReadersPolicy {
-        on_loss: random.pick(&[
-            OnLoss::Refuse,
-            OnLoss::Refuse,
-            OnLoss::Clamp,
-            OnLoss::Clamp,
-            OnLoss::Allow,
-        ]),
-        headroom_ms: None,
-        when_none: random.pick(&[WhenNone::Allow, WhenNone::Refuse]),
-        required: if random.one_in(3) {
-            vec!["batch".into()]
-        } else {
-            Vec::new()
-        },
-        ignored: match random.between(0, 6) {
-            0 => vec![ignore("scratch-*")],
-            1 => vec![ignore("billing"), ignore("bat*")],
-            _ => Vec::new(),
-        },
-    }
-}
-
-fn some_action(random: &mut Random) -> Action {
-    let (partition, client) = (random.index(3), random.index(CLIENTS.len()));
-    match random.between(0, 100) {
-        0..=27 => Action::Append {
-            partition,
-            count: random.index(4) + 1,
-            timestamp: match random.between(0, 10) {
-                0 => Stamp::At(-1),
-                1 => Stamp::At(random.pick(&[0, 5, i64::MAX, 1_000_000_000])),
-                2 => Stamp::Now(random.between(1, 400)),
-                3..=4 => Stamp::Now(-random.between(1, 800)),
-                _ => Stamp::Now(0),
-            },
-            size: random.between(1, 80),
-            marker: random.one_in(6),
-        },
-        28..=45 => Action::Commit {
-            client,
-            partition,
-            to: match random.between(0, 12) {
-                0 => To::At(-1),
-                1 => To::End(-random.between(1, 4)),
-                2 => To::At(0),
-                3..=5 => To::End(random.between(0, 3)),
-                6 => To::By(-random.between(1, 6)),
-                _ => To::By(random.between(1, 6)),
-            },
-        },
-        46..=48 => Action::Join { client, partition },
-        49..=50 => Action::Leave { client },
-        51 => Action::Expire {
-            after: random.between(0, 600),
-        },
-        52..=66 => Action::Edit {
-            rules: (0..random.index(2) + 1).map(|_| some_rules(random)).collect(),
-            policy: random.one_in(3).then(|| some_policy(random)),
-            headroom: random.pick(&[0, 0, 60, 300]),
-            crash: random.pick(&[
-                Crash::No,
-                Crash::No,
-                Crash::No,
-                Crash::BeforePersist,
-                Crash::AfterPersist,
-            ]),
-        },
-        67..=78 => Action::Pass {
-            killed_after: random.one_in(6).then(|| random.index(3)),
-        },
-        79..=81 => Action::IdleRoll,
-        82..=92 => Action::Advance {
-            ms: random.between(1, 300),
-        },
-        93..=94 => Action::StepClock {
-            ms: random.pick(&[-500, -50, 700, 100_000]),
-        },
-        95..=96 => Action::DeleteRecords {
-            partition,
-            offset: random.between(-1, 12),
-        },
-        97..=98 => Action::Restart,
-        _ => Action::Recreate,
-    }
-}
-
-fn run(first: Rules, partitions: usize, actions: &[Action]) -> Result<Seen, String> {
-    let world = World::new(partitions, &CLIENTS, first);
-    let mut checker = Checker {
-        world,
-        promise: None,
-        seen: Seen::default(),
-    };
-    for (position, action) in actions.iter().enumerate() {
-        checker
-            .step(action)
-            .map_err(|error| format!("after action {position}: {error}\n{}", checker.world.describe()))?;
-    }
-    Ok(checker.seen)
-}
-
-/// The same failure with as few actions as leaving out one at a time gets it down to.
-fn shrink(first: Rules, partitions: usize, mut actions: Vec<Action>) -> (Vec<Action>, String) {
-    let mut error = run(first, partitions, &actions).err().unwrap_or_default();
-    let mut position = 0;
-    while position < actions.len() {
-        let mut fewer = actions.clone();
-        fewer.remove(position);
-        match run(first, partitions, &fewer) {
-            Err(same) => {
-                (actions, error) = (fewer, same);
-                position = 0;
-            }
-            Ok(_) => position += 1,
-        }
-    }
-    (actions, error)
-}
-
-fn history(seed: u64) -> Seen {
-    let mut random = Random::seeded(seed);
-    let partitions = random.index(3) + 1;
-    let first = some_rules(&mut random);
-    let mut actions = Vec::new();
-    for _ in 0..random.between(6, 26) {
-        let action = some_action(&mut random);
-        let is_edit = matches!(action, Action::Edit { .. });
-        actions.push(action);
-        // What a change does shows in the passes after it.
-        if is_edit && random.one_in(2) {
-            actions.push(Action::Advance {
-                ms: random.between(1, 80),
-            });
-            actions.push(Action::Pass { killed_after: None });
-        }
-    }
-    run(first, partitions, &actions).unwrap_or_else(|_| {
-        let (actions, error) = shrink(first, partitions, actions);
-        panic!("seed {seed}, {partitions} partitions, first {first:?}\n{actions:?}\n{error}");
-    })
-}
-
-#[test]
-fn no_history_costs_a_guarded_reader_a_record() {
-    let seeds = rounds(20_000, 1_000_000);
-    let workers = u64::try_from(std::thread::available_parallelism().map_or(1, usize::from)).unwrap();
-    let parts: Vec<Seen> = std::thread::scope(|scope| {
-        let worker = |first: u64| {
-            let seeds = seeds.clone();
-            let step = usize::try_from(workers).unwrap();
-            scope.spawn(move || {
-                seeds
-                    .skip(usize::try_from(first).unwrap())
-                    .step_by(step)
-                    .map(history)
-                    .fold(Seen::default(), Seen::add)
-            })
-        };
-        let handles: Vec<_> = (0..workers).map(worker).collect();
-        handles
-            .into_iter()
-            .map(|handle| {
-                handle
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .collect()
-    });
-    let seen = parts.into_iter().fold(Seen::default(), Seen::add);
-    println!(
-        "{} histories from seed {}: {seen:?}",
-        seeds.end - seeds.start,
-        seeds.start
-    );
-    let rarest = [seen.refused, seen.clamped, seen.resumed, seen.lowered, seen.kept]
-        .into_iter()
-        .min();
-    let histories = seeds.end - seeds.start;
-    assert!(
-        rarest >= Some(histories / 50) && seen.kept_in_part >= histories / 200,
-        "{seen:?} in {histories} histories is too few of something"
-    );
-}
-
 impl Seen {
-    fn add(self, other: Self) -> Self {
+    pub fn add(self, other: Self) -> Self {
         Self {
             refused: self.refused + other.refused,
             clamped: self.clamped + other.clamped,
