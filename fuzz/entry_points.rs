@@ -19,6 +19,7 @@ use tidemark::log::handles::HandleCache;
 use tidemark::log::leader_epochs::LeaderEpochs;
 use tidemark::log::partition::{Durability, LogStarts, OpenLog, PartitionLog};
 use tidemark::log::read::Isolation;
+use tidemark::log::record::record_headers;
 use tidemark::log::records::{self, OpenBatch, RecordWriter};
 use tidemark::log::validate::{self, AppendRules};
 use tidemark::log::{inspect, snapshot, txn_index};
@@ -90,7 +91,7 @@ fn walk_batches(bytes: &[u8]) {
         if let Ok(open) = OpenBatch::open(&batch, DECOMPRESSED) {
             for record in open.records() {
                 let Ok(record) = record else { break };
-                let _ = records::record_headers(&record).count();
+                let _ = record_headers(&record).count();
             }
         }
     }

@@ -7,7 +7,6 @@ use clap::{Args, ValueEnum};
 use super::Outcome;
 use super::output::show;
 use crate::log::files::DiskFiles;
-use crate::log::inspect::plan::plan_report;
 use crate::log::inspect::{self, Depth, text};
 use crate::resource::keys;
 use crate::resource::settings::{Overrides, TopicSettings};
@@ -69,7 +68,7 @@ impl Inspect {
         let mut report = inspect::inspect(&DiskFiles, &self.directory, depth)?;
         if self.plan {
             for partition in &mut report.partitions {
-                partition.plan = Some(plan_report(partition, &settings, now_ms));
+                partition.plan = Some(partition.planned(&settings, now_ms));
             }
         }
         match self.output {

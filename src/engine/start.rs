@@ -41,7 +41,7 @@ use crate::wire::broker::Endpoint;
 use crate::wire::groups::GroupConfig;
 use crate::wire::groups::topics::Topic as GroupTopic;
 use crate::wire::limits::Limits;
-use crate::wire::server;
+use crate::wire::listener;
 
 /// The file system that an engine works on.
 #[derive(Debug, Clone)]
@@ -173,7 +173,7 @@ impl Engine {
         let _ = engine.listening.set(address);
         engine.start_threads()?;
         let served = Arc::clone(&engine);
-        let task = tokio::spawn(server::serve(listener, served, Limits::default(), stop));
+        let task = tokio::spawn(listener::serve(listener, served, Limits::default(), stop));
         engine.tasks.lock().servers.push(task);
         tracing::info!(%address, cluster = engine.directory.identity().cluster_id,
             topics = engine.catalog.snapshot().iter().count(), "serving Kafka clients");

@@ -8,7 +8,7 @@
 //! "batch" per message, as Kafka does: the offset of a compressed one is that of its last inner message.
 //!
 //! Layout: Kafka's `DefaultRecordBatch` and `LegacyRecord`. All integers are big-endian.
-use crate::log::compression::Codec;
+use crate::log::compression::{Codec, CompressionError};
 
 /// Bytes of a v2 header.
 pub const HEADER_LEN: usize = 61;
@@ -73,6 +73,12 @@ pub enum BatchError {
         /// What is wrong.
         what: String,
     },
+}
+
+impl From<CompressionError> for BatchError {
+    fn from(error: CompressionError) -> Self {
+        Self::BadCompression(error.to_string())
+    }
 }
 
 /// The fields of a batch header.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use crate::log::batch::{BatchError, BatchHeader, PREFIX_LEN};
 use crate::log::compression::{self, Codec};
-use crate::log::records::{Reader, Record, bad_compression};
+use crate::log::record::{Reader, Record};
 
 /// The inner message set of a compressed message, or the message itself.
 pub(crate) fn payload<'a>(
@@ -29,7 +29,7 @@ pub(crate) fn payload<'a>(
         Codec::Lz4 => compression::decompress_legacy_lz4(value, cap),
         codec => compression::decompress(codec, value, cap),
     };
-    plain.map(Cow::Owned).map_err(bad_compression)
+    Ok(Cow::Owned(plain?))
 }
 
 /// See [`crate::log::records::Records`].

@@ -1,6 +1,6 @@
 //! One partition's log on disk, in Kafka's own format in both directions.
 //!
-//! From the bytes up: [`files`] is the only door to the file system; [`batch`] and [`records`] know what a record batch is;
+//! From the bytes up: [`files`] is the only door to the file system; [`batch`], [`records`] and [`record`] know what a record batch is;
 //! checkpoints, epochs, producers and transactions each have a file format of their own. [`partition`] puts them together: one
 //! partition's log with its segments and indexes, with a file for each thing it does ([`append`], [`read`], [`retain`] and so on).
 pub mod append;
@@ -29,6 +29,7 @@ pub mod names;
 pub mod partition;
 pub mod producer_state;
 pub mod read;
+pub mod record;
 pub mod records;
 pub mod recovery;
 mod replay;

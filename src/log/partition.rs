@@ -30,7 +30,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::log::damage::Damage;
+use crate::log::damage::{Damage, DamagedRange};
 use crate::log::due::DueUnlinks;
 use crate::log::error::LogError;
 use crate::log::files::{FileHandle, Files, OpenMode};
@@ -38,7 +38,6 @@ use crate::log::handles::{HandleCache, HandleKey};
 use crate::log::leader_epochs::LeaderEpochs;
 use crate::log::names::{SegmentFile, segment_path};
 use crate::log::producer_state::ProducerStates;
-use crate::log::recovery::LoadReport;
 use crate::log::segment::ActiveSegment;
 use crate::log::waiters::{Registration, Waiters};
 use crate::resource::settings::TopicSettings;
@@ -95,6 +94,21 @@ pub struct OpenLog {
     pub log_start: i64,
     /// How long a producer's state is kept after its last append (`producer.id.expiration.ms`).
     pub producer_expiration_ms: i64,
+}
+
+/// What opening a log found and did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LoadReport {
+    /// Segments that were read from end to end.
+    pub recovered_segments: usize,
+    /// Bytes cut off the end of the active segment.
+    pub truncated_bytes: i64,
+    /// Segments whose indexes were made anew.
+    pub rebuilt_indexes: usize,
+    /// Leftover files that were removed or put in place.
+    pub tidied_files: usize,
+    /// Stretches that cannot be read.
+    pub damage: Vec<DamagedRange>,
 }
 
 /// State of the log as a whole.

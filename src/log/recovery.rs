@@ -31,7 +31,7 @@ use crate::log::index_file;
 use crate::log::leader_epochs::LeaderEpochs;
 use crate::log::leftovers::{self, LiveFiles};
 use crate::log::names::{CLEANER_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, SegmentFile, segment_path};
-use crate::log::partition::{Durability, OpenLog, PartitionLog, Phase, View, Writer};
+use crate::log::partition::{Durability, LoadReport, OpenLog, PartitionLog, Phase, View, Writer};
 use crate::log::replay;
 use crate::log::scan::{self, Extent, Scanned, as_i64};
 use crate::log::segment::{ActiveSegment, SegmentLimits};
@@ -43,21 +43,6 @@ mod active;
 
 /// Largest size of a segment: positions are 31 bits.
 const MAX_SEGMENT_BYTES: i64 = i32::MAX as i64;
-
-/// What opening a log found and did.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LoadReport {
-    /// Segments that were read from end to end.
-    pub recovered_segments: usize,
-    /// Bytes cut off the end of the active segment.
-    pub truncated_bytes: i64,
-    /// Segments whose indexes were made anew.
-    pub rebuilt_indexes: usize,
-    /// Leftover files that were removed or put in place.
-    pub tidied_files: usize,
-    /// Stretches that cannot be read.
-    pub damage: Vec<DamagedRange>,
-}
 
 /// The segments as they are found, before producers and epochs.
 struct Segments<'a> {

@@ -13,7 +13,8 @@
 use crate::log::batch::{self, BatchError, BatchHeader, BatchSlice, HEADER_LEN};
 use crate::log::compression::{self, Codec};
 use crate::log::error::{AppendError, MAX_RECORD_ERRORS, RecordError};
-use crate::log::records::{OpenBatch, Record, RecordWriter};
+use crate::log::record::Record;
+use crate::log::records::{OpenBatch, RecordWriter};
 use crate::resource::settings::{CompressionType, TimestampType, TopicSettings};
 
 /// The topic's settings as far as they bear on appending. Times in ms, sizes in bytes.

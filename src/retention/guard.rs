@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::losses::{Losses, Worst};
+use super::losses::{AtRisk, Losses, Worst};
 use super::outlook::{Eases, Outlook};
 use super::readers::{Counted, Known, Reader, Standing, Unknown};
 use crate::resource::contract::{
@@ -60,40 +60,6 @@ impl Cause {
             Self::Clamped => "Clamped",
             Self::LossAccepted => "LossAccepted",
         }
-    }
-}
-
-/// A reader that would lose records on a partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AtRisk {
-    /// Where it is known from.
-    pub kind: ReaderKind,
-    /// Group id, or client id and address.
-    pub name: Arc<str>,
-    /// The partition.
-    pub partition: i32,
-    /// Where it stands.
-    pub standing: Standing,
-    /// When it was last seen there, in milliseconds; negative where that is not known.
-    pub updated_ms: i64,
-    /// The first and the end of the offsets it has not read and would lose.
-    pub lost: Range<i64>,
-    /// How many there are.
-    unread: i64,
-    /// The position from which it is no longer in the way: after the last data record that would be taken.
-    pub safe_at: i64,
-    /// The log start offset now.
-    pub log_start: i64,
-    /// The log start offset that the change would give.
-    pub start: i64,
-    /// Whether it stands where an open transaction holds those who read committed records only.
-    pub held_by_transaction: bool,
-}
-
-impl AtRisk {
-    /// Records at risk, as a span of offsets: an upper bound where there are gaps and markers, exact where zero.
-    pub fn records(&self) -> i64 {
-        self.unread
     }
 }
 

@@ -1,9 +1,44 @@
 //! Everybody who would lose something to a change, kept small: a refusal may concern a million pairs of reader and
 //! partition, and only a few of them are ever told of in words.
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::guard::AtRisk;
+use super::readers::Standing;
 use crate::resource::contract::{MOST_READERS_LISTED, ReaderKind};
+
+/// A reader that would lose records on a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AtRisk {
+    /// Where it is known from.
+    pub kind: ReaderKind,
+    /// Group id, or client id and address.
+    pub name: Arc<str>,
+    /// The partition.
+    pub partition: i32,
+    /// Where it stands.
+    pub standing: Standing,
+    /// When it was last seen there, in milliseconds; negative where that is not known.
+    pub updated_ms: i64,
+    /// The first and the end of the offsets it has not read and would lose.
+    pub lost: Range<i64>,
+    /// How many there are.
+    pub(super) unread: i64,
+    /// The position from which it is no longer in the way: after the last data record that would be taken.
+    pub safe_at: i64,
+    /// The log start offset now.
+    pub log_start: i64,
+    /// The log start offset that the change would give.
+    pub start: i64,
+    /// Whether it stands where an open transaction holds those who read committed records only.
+    pub held_by_transaction: bool,
+}
+
+impl AtRisk {
+    /// Records at risk, as a span of offsets: an upper bound where there are gaps and markers, exact where zero.
+    pub fn records(&self) -> i64 {
+        self.unread
+    }
+}
 
 /// All losses of a change, by partition and then by reader.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

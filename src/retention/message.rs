@@ -1,7 +1,8 @@
 //! The sentence a person reads: who, where, how much.
 use std::fmt::Write as _;
 
-use super::guard::{AtRisk, Cause, Decision, Judgement};
+use super::guard::{Cause, Decision, Judgement};
+use super::losses::AtRisk;
 use super::readers::{Standing, Unknown};
 use crate::resource::contract::ReaderKind;
 

@@ -23,9 +23,9 @@ mod watch;
 mod future_tests;
 
 pub use clamp::{Clamped, Look, clamp, step};
-pub use guard::{AlreadyLost, AtRisk, Cause, Decision, Held, Judgement, LastData, judge};
+pub use guard::{AlreadyLost, Cause, Decision, Held, Judgement, LastData, judge};
 pub use headroom::{Headroom, expires_at_ms, headroom};
-pub use losses::{Loss, Losses};
+pub use losses::{AtRisk, Loss, Losses};
 pub use outlook::{Eases, Outlook, PartitionView, Proposed};
 pub use plan::{Blocked, Deletion, FutureTime, Plan, Reason, plan};
 pub use profile::{CLOCK_TOLERANCE_MS, SegmentFacts, SegmentProfile, WithoutFuture};

@@ -9,18 +9,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
-use thiserror::Error;
 use tokio::net::TcpStream;
 
 use crate::wire::apis::api_versions;
 use crate::wire::broker::{Broker, Client};
-use crate::wire::frame::{self, FrameError, LENGTH_BYTES, RequestPrefix};
+use crate::wire::ended::Ended;
+use crate::wire::frame::{self, LENGTH_BYTES, RequestPrefix};
 use crate::wire::groups::GroupService;
 use crate::wire::limits::{Charge, FREE_FRAME_BYTES};
 use crate::wire::reader::Reader;
 use crate::wire::registry::{Action, Call, CallError, Entry};
 use crate::wire::reply::{Reply, Writer};
-use crate::wire::schema::Malformed;
 use crate::wire::server::Server;
 use crate::wire::{fetch, produce};
 
@@ -36,35 +35,6 @@ const ROOM_AT_ONCE: usize = 1 << 20;
 
 /// A connection that is quiet for this long gives its buffer back.
 const KEEP_BUFFER: Duration = Duration::from_millis(500);
-
-/// Why a connection ended.
-#[derive(Debug, Error)]
-pub(crate) enum Ended {
-    #[error("the peer closed it")]
-    Closed,
-    #[error("the server stops")]
-    Stopping,
-    #[error("nothing was asked for {0:?}")]
-    Idle(Duration),
-    #[error("a frame was not complete after {0:?}")]
-    Slow(Duration),
-    #[error("the peer takes nothing of its answer")]
-    Stalled,
-    #[error(transparent)]
-    Frame(#[from] FrameError),
-    #[error("unreadable request: {0}")]
-    Malformed(#[from] Malformed),
-    #[error("version {version} of API {key} is not served")]
-    Unsupported { key: i16, version: i16 },
-    #[error(transparent)]
-    Call(#[from] CallError),
-    #[error("records could not be taken and the producer asked for no answer")]
-    NoAnswer,
-    #[error("a segment ended before the bytes that were promised")]
-    ShortSegment,
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
 
 /// A frame without its length, and the memory it is charged for.
 struct Frame {

@@ -7,6 +7,7 @@ pub mod broker;
 pub mod client;
 mod connection;
 mod encode;
+mod ended;
 pub mod error_code;
 mod fetch;
 pub mod frame;
@@ -14,6 +15,7 @@ pub mod groups;
 #[cfg(test)]
 mod hostile_tests;
 pub mod limits;
+pub mod listener;
 pub mod partition;
 mod produce;
 pub mod reader;
@@ -21,7 +23,7 @@ pub mod refusal;
 pub mod registry;
 pub mod reply;
 pub mod schema;
-pub mod server;
+mod server;
 #[cfg(test)]
 mod test_broker;
 #[cfg(test)]

@@ -15,7 +15,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::log::files::FileHandle;
-use crate::wire::connection::Ended;
+use crate::wire::ended::Ended;
 
 /// Bytes per `sendfile` call. Over loopback larger calls are slower than read and write, 32 KiB are nearly twice as fast.
 pub const SENDFILE_SLICE: usize = 32 << 10;

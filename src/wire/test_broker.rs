@@ -25,8 +25,8 @@ use crate::wire::error_code::ErrorCode;
 use crate::wire::groups::GroupService;
 use crate::wire::groups::messages as g;
 use crate::wire::limits::Limits;
+use crate::wire::listener;
 use crate::wire::partition::Partition;
-use crate::wire::server;
 
 #[derive(Debug)]
 struct Forgetful;
@@ -115,7 +115,7 @@ impl TestBroker {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(server::serve(listener, Arc::clone(self), limits, stop.clone()));
+        tokio::spawn(listener::serve(listener, Arc::clone(self), limits, stop.clone()));
         (address, stop)
     }
 }

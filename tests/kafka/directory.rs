@@ -13,7 +13,8 @@ use tidemark::log::handles::HandleCache;
 use tidemark::log::names;
 use tidemark::log::partition::{Durability, LogStarts, OpenLog, PartitionLog};
 use tidemark::log::read::Isolation;
-use tidemark::log::records::{OpenBatch, end_txn_marker, record_headers};
+use tidemark::log::record::record_headers;
+use tidemark::log::records::{OpenBatch, end_txn_marker};
 use tidemark::resource::settings::TopicSettings;
 use tidemark::telemetry::clock::Clock;
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tidemark::log::files::DiskFiles;
-use tidemark::log::inspect::plan::plan_report;
 use tidemark::log::inspect::{self, Depth, PartitionReport};
 use tidemark::log::names;
 use tidemark::log::read::Isolation;
@@ -284,7 +283,7 @@ fn plan(case: &Case<'_>, logs: &Path) -> Planned {
     let resolved = TopicSettings::resolve(&[&overrides]).expect("settings");
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let now = clock.wall_ms();
-    let plan = plan_report(&report, &resolved, now);
+    let plan = report.planned(&resolved, now);
 
     let scratch = TempDir::new("plan");
     copy(&directory, &scratch.join(format!("{}-0", case.topic)));

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::indexes::IndexState;
-use super::plan::{PlanReport, about_duration, plan_report};
+use super::plan::{PlanReport, about_duration};
 use super::*;
 use crate::log::batch::{BatchHeader, attributes, encode};
 use crate::log::compression::Codec;
@@ -86,7 +86,7 @@ fn plan(report: &PartitionReport, set: &[(&str, &str)]) -> PlanReport {
         .iter()
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
         .collect();
-    plan_report(report, &TopicSettings::resolve(&[&set]).unwrap(), NOW)
+    report.planned(&TopicSettings::resolve(&[&set]).unwrap(), NOW)
 }
 
 #[test]
@@ -438,7 +438,7 @@ fn every_reason_of_a_plan() {
     assert_eq!(reasons(&[off, ("retention.bytes", "100000")]).1[0], "NotExpired");
     let mut started = report.clone();
     started.log_start = 1;
-    let plan = plan_report(&started, &TopicSettings::default(), NOW);
+    let plan = started.planned(&TopicSettings::default(), NOW);
     assert_eq!((plan.segments[0].reason, plan.new_log_start), ("Start", 1));
 }
 

@@ -8,10 +8,11 @@ use crate::log::damage;
 use crate::log::error::{LogError, PathContext};
 use crate::log::files::{FileKind, Files};
 use crate::log::inspect::Depth;
-use crate::log::inspect::plan::PlanReport;
+use crate::log::inspect::plan::{PlanReport, plan_report};
 use crate::log::inspect::segment::{self, SegmentReport};
 use crate::log::leader_epochs::LeaderEpochs;
 use crate::log::names::{self, FileState, PartitionDirectoryName, SegmentFile, SegmentFileName};
+use crate::resource::settings::TopicSettings;
 
 /// What lies in a partition directory. Offsets, bytes, and ms since the epoch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -71,6 +72,11 @@ impl PartitionReport {
     /// Whether nothing is wrong with it or its segments.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty() && self.segments.iter().all(|segment| segment.problems.is_empty())
+    }
+
+    /// What a retention pass at `now_ms` under `settings` would do to it.
+    pub fn planned(&self, settings: &TopicSettings, now_ms: i64) -> PlanReport {
+        plan_report(&self.segments, self.log_start..self.log_end, settings, now_ms)
     }
 }
 

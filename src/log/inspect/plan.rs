@@ -2,9 +2,10 @@
 //!
 //! The decision is that of [`crate::retention::plan`], the same function that a running pass executes; here it is put into words.
 //! The high watermark is taken to be the log end, as it is on a partition without other replicas.
+use std::ops::Range;
+
 use serde::Serialize;
 
-use crate::log::inspect::partition::PartitionReport;
 use crate::log::inspect::segment::SegmentReport;
 use crate::resource::settings::TopicSettings;
 use crate::resource::units;
@@ -50,30 +51,35 @@ pub struct SegmentPlan {
     pub expires_at_ms: Option<i64>,
 }
 
-/// Plans a pass over `report`'s partition at `now_ms`.
-pub fn plan_report(report: &PartitionReport, settings: &TopicSettings, now_ms: i64) -> PlanReport {
+/// Plans a pass at `now_ms` over a partition with these segments and these offsets, from the log start to the log end.
+pub fn plan_report(
+    segments: &[SegmentReport],
+    offsets: Range<i64>,
+    settings: &TopicSettings,
+    now_ms: i64,
+) -> PlanReport {
     let rules = Rules::from(settings);
-    let profile: SegmentProfile = report.segments.iter().map(facts).collect();
-    let plan = plan(
-        &profile,
-        report.log_start,
-        report.log_end,
-        report.log_end,
-        now_ms,
-        &rules,
-    );
+    let profile: SegmentProfile = segments.iter().map(facts).collect();
+    let Range { start, end } = offsets;
+    let plan = plan(&profile, start, end, end, now_ms, &rules);
     let reasons: Vec<Reason> = plan.deletions(&profile).map(|deletion| deletion.reason).collect();
-    let mut segments = Vec::with_capacity(report.segments.len());
+    let mut planned = Vec::with_capacity(segments.len());
     let mut latest = i64::MIN;
-    for (index, segment) in report.segments.iter().enumerate() {
+    for (index, segment) in segments.iter().enumerate() {
         let time = facts(segment).time_at_ms(now_ms, &rules);
         latest = latest.max(time);
         let (deleted, (reason, why)) = match reasons.get(index) {
-            Some(reason) => (true, deleted_because(*reason, segment, report, &rules, now_ms)),
-            None => (false, kept_because(index, segment, report, &plan, &rules, now_ms)),
+            Some(reason) => (
+                true,
+                deleted_because(*reason, segment, segments, start, &rules, now_ms),
+            ),
+            None => (
+                false,
+                kept_because(index, segment, segments, &plan, &rules, now_ms),
+            ),
         };
         let empty = segment.active && segment.size_bytes == 0;
-        segments.push(SegmentPlan {
+        planned.push(SegmentPlan {
             base_offset: segment.base_offset,
             deleted,
             reason,
@@ -86,13 +92,13 @@ pub fn plan_report(report: &PartitionReport, settings: &TopicSettings, now_ms: i
     }
     PlanReport {
         now_ms,
-        log_start: report.log_start,
+        log_start: start,
         new_log_start: plan.new_log_start,
         segments_deleted: plan.deleted(),
         bytes_freed: plan.bytes_freed(&profile),
         rolls_active: plan.rolls_active,
         blocked_by_future_timestamp: plan.blocked.map(|blocked| blocked.base_offset),
-        segments,
+        segments: planned,
     }
 }
 
@@ -110,18 +116,16 @@ pub fn facts(segment: &SegmentReport) -> SegmentFacts {
 fn deleted_because(
     reason: Reason,
     segment: &SegmentReport,
-    report: &PartitionReport,
+    segments: &[SegmentReport],
+    log_start: i64,
     rules: &Rules,
     now_ms: i64,
 ) -> (&'static str, String) {
     match reason {
-        Reason::Start => (
-            "Start",
-            format!("it lies wholly below the log start {}", report.log_start),
-        ),
+        Reason::Start => ("Start", format!("it lies wholly below the log start {log_start}")),
         Reason::Size => {
             let limit = units::about_bytes(rules.retention_bytes);
-            let left: u64 = left_after(segment, report);
+            let left: u64 = left_after(segment, segments);
             let left = units::about_bytes(i64::try_from(left).unwrap_or(i64::MAX));
             (
                 "Size",
@@ -145,7 +149,7 @@ fn deleted_because(
 fn kept_because(
     index: usize,
     segment: &SegmentReport,
-    report: &PartitionReport,
+    segments: &[SegmentReport],
     plan: &Plan,
     rules: &Rules,
     now_ms: i64,
@@ -156,10 +160,7 @@ fn kept_because(
     let time_ms = facts(segment).time_at_ms(now_ms, rules);
     let expired = rules.is_expired(time_ms, now_ms);
     if index > plan.deleted() && expired {
-        let first = report
-            .segments
-            .get(plan.deleted())
-            .map_or(0, |first| first.base_offset);
+        let first = segments.get(plan.deleted()).map_or(0, |first| first.base_offset);
         return (
             "Behind",
             format!("segment {first} before it is kept, and segments go from the front only"),
@@ -187,7 +188,7 @@ fn kept_because(
             )
         }
         (None, Some(limit)) => {
-            let left = units::about_bytes(i64::try_from(left_after(segment, report)).unwrap_or(i64::MAX));
+            let left = units::about_bytes(i64::try_from(left_after(segment, segments)).unwrap_or(i64::MAX));
             let limit = units::about_bytes(limit);
             (
                 "NotExpired",
@@ -198,9 +199,8 @@ fn kept_because(
 }
 
 /// Bytes left once this segment and all before it are gone.
-fn left_after(segment: &SegmentReport, report: &PartitionReport) -> u64 {
-    let later = report
-        .segments
+fn left_after(segment: &SegmentReport, segments: &[SegmentReport]) -> u64 {
+    let later = segments
         .iter()
         .filter(|other| other.base_offset > segment.base_offset);
     later.map(|other| other.size_bytes).sum()

@@ -35,9 +35,6 @@ use crate::resource::status::TopicStatus;
 use crate::resource::topic::Topic;
 use crate::telemetry::clock::Clock;
 
-/// Name of the operator as field manager and as source of events.
-pub const MANAGER: &str = "tidemark-operator";
-
 /// Which Topics, and how.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -175,7 +172,7 @@ async fn lead<S: Storage>(
     stop: CancellationToken,
 ) {
     let reporter = Reporter {
-        controller: MANAGER.to_owned(),
+        controller: writes::MANAGER.to_owned(),
         instance: Some(settings.identity.clone()),
     };
     let (wake, mut woken) = unbounded();

@@ -6,12 +6,14 @@ use kube::ResourceExt as _;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder};
 
-use super::cluster::MANAGER;
 use crate::operator::metrics::Metrics;
 use crate::operator::notices::Notice;
 use crate::operator::reconcile::Finalizer;
 use crate::resource::status::TopicStatus;
 use crate::resource::topic::{API_VERSION, FINALIZER, KIND, Topic};
+
+/// Name of the operator as field manager and as source of events.
+pub const MANAGER: &str = "tidemark-operator";
 
 /// Applies the whole status that is ours; answers the version that made, `None` if the resource is gone. A resource that was
 /// made anew under the same name must not get it, and the API server minds no uid here: it is named by the version that

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::log::partition::{PartitionLog, Phase};
 use crate::log::read::{Isolation, ReadError};
 use crate::wire::broker::{Broker, Topic};
-use crate::wire::connection::Ended;
+use crate::wire::ended::Ended;
 use crate::wire::error_code::ErrorCode;
 use crate::wire::fetch::request::{FetchRequest, Position, TopicKey, WITH_TOPIC_IDS};
 use crate::wire::fetch::session::{Scope, Session, Told};

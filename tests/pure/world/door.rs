@@ -13,7 +13,7 @@ use super::{Client, Event, Pending, World};
 const STANDS_STILL: i64 = 100;
 
 impl World {
-    fn delete_records(&mut self, partition: usize, offset: i64) {
+    pub(super) fn delete_records(&mut self, partition: usize, offset: i64) {
         let index = partition % self.partitions.len();
         let offset = offset.min(self.partitions[index].end);
         let proposed: Vec<Proposed> = self
@@ -51,7 +51,7 @@ impl World {
     }
 
     /// The one door for settings.
-    fn submit(&mut self, asked: Vec<Rules>) {
+    pub(super) fn submit(&mut self, asked: Vec<Rules>) {
         let proposed: Vec<Proposed> = asked.iter().copied().map(Proposed::Rules).collect();
         let judgement = self.judge(&proposed);
         let granted = self.granted().to_vec();
@@ -108,13 +108,13 @@ impl World {
         });
     }
 
-    fn judge_if(&mut self, wakes: impl FnOnce(&Watch) -> bool) {
+    pub(super) fn judge_if(&mut self, wakes: impl FnOnce(&Watch) -> bool) {
         if self.pending.as_ref().is_some_and(|pending| wakes(&pending.watch)) {
             self.judge_pending();
         }
     }
 
-    fn judge_pending(&mut self) {
+    pub(super) fn judge_pending(&mut self) {
         if let Some(pending) = &self.pending {
             self.submit(pending.asked.clone());
         }
@@ -153,7 +153,7 @@ impl World {
     }
 
     /// The readers that have anything to do with the topic, as an engine would list them.
-    fn readers(&self) -> Vec<Reader> {
+    pub(super) fn readers(&self) -> Vec<Reader> {
         let known = |client: &Client, index: usize| match client.commits[index] {
             Some(commit) if commit.expired && client.assigned[index] => Known::Assigned,
             Some(commit) if commit.expired => Known::Expired(Some(commit.offset)),
