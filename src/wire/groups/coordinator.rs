@@ -20,8 +20,8 @@ use super::messages::{
 use super::offsets::{Ages, Offsets};
 use super::output::{Now, Output, Reply, Token};
 use super::record::{CommittedOffset, FormerPosition, GroupSnapshot, PositionKey, Record};
-use super::room::Room;
 use super::topics::{Topic, Topics};
+use super::weight::Weights;
 
 /// A group of either protocol.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ pub struct Coordinator {
     /// When each group is to be looked at; never later than its deadline.
     wakes: BTreeSet<(i64, Arc<str>)>,
     wake_at: BTreeMap<Arc<str>, i64>,
-    pub(super) room: Room,
+    pub(super) weights: Weights,
 }
 
 impl Coordinator {
@@ -100,7 +100,7 @@ impl Coordinator {
             topics: Topics::default(),
             wakes: BTreeSet::new(),
             wake_at: BTreeMap::new(),
-            room: Room::default(),
+            weights: Weights::default(),
         }
     }
 

@@ -19,6 +19,7 @@ pub mod record;
 mod room;
 pub mod service;
 pub mod topics;
+mod weight;
 
 pub use config::GroupConfig;
 pub use coordinator::Coordinator;

@@ -2,8 +2,7 @@
 //!
 //! Kafka bounds a group by what one record of its offsets topic takes and a broker by its heap; a client that makes groups without
 //! end takes it down. Here each group and each position is weighed, and what would go beyond a bound is refused before anything
-//! changes. What is there already goes on: members renew, positions advance. Weights are estimates of what the structures take, on the high side.
-use std::collections::BTreeMap;
+//! changes. What is there already goes on: members renew, positions advance.
 use std::sync::Arc;
 
 use crate::wire::error_code::ErrorCode;
@@ -12,35 +11,7 @@ use super::classic::ClassicGroup;
 use super::consumer::ConsumerGroup;
 use super::coordinator::{Coordinator, Group};
 use super::messages::{ConsumerHeartbeatRequest, JoinRequest, SyncRequest};
-
-/// A group without members, in bytes.
-const GROUP: usize = 512;
-/// A member without its texts, in bytes.
-pub(super) const MEMBER: usize = 512;
-/// A text or a row of bytes beyond its length, in bytes.
-pub(super) const TEXT: usize = 64;
-/// A partition that a member has or is to have, in bytes.
-pub(super) const PARTITION: usize = 96;
-
-/// What each group holds.
-#[derive(Debug, Default)]
-pub(super) struct Room {
-    groups: BTreeMap<Arc<str>, usize>,
-    held: usize,
-}
-
-impl Room {
-    fn set(&mut self, id: &Arc<str>, weight: Option<usize>) {
-        let before = match weight {
-            Some(weight) => self.groups.insert(Arc::clone(id), weight),
-            None => self.groups.remove(id),
-        };
-        self.held = self
-            .held
-            .saturating_sub(before.unwrap_or(0))
-            .saturating_add(weight.unwrap_or(0));
-    }
-}
+use super::weight::{GROUP, MEMBER, optional, sum, text};
 
 impl Group {
     fn weight(&self) -> usize {
@@ -58,12 +29,12 @@ impl Coordinator {
             .groups
             .get(id)
             .map(|group| GROUP.saturating_add(id.len()).saturating_add(group.weight()));
-        self.room.set(id, weight);
+        self.weights.set(id, weight);
     }
 
     /// Bytes that groups and positions hold.
     pub fn held_bytes(&self) -> usize {
-        self.room.held.saturating_add(self.offsets.held_bytes())
+        self.weights.all().saturating_add(self.offsets.held_bytes())
     }
 
     /// Whether a group may be made.
@@ -79,7 +50,7 @@ impl Coordinator {
 
     /// Whether this group may hold `added` bytes more.
     fn may_grow(&self, id: &str, added: usize) -> bool {
-        let held = self.room.groups.get(id).copied().unwrap_or(0);
+        let held = self.weights.of(id);
         added == 0 || (held.saturating_add(added) <= self.config.max_group_bytes && self.may_hold(added))
     }
 
@@ -140,18 +111,6 @@ impl Coordinator {
             "The member needs {added} bytes: a group may hold {own} bytes and all groups together {all}."
         ))
     }
-}
-
-fn text(text: &str) -> usize {
-    TEXT.saturating_add(text.len())
-}
-
-fn optional(value: Option<&str>) -> usize {
-    value.map_or(0, text)
-}
-
-fn sum(weights: impl IntoIterator<Item = usize>) -> usize {
-    weights.into_iter().fold(0, usize::saturating_add)
 }
 
 fn weight_of_join(request: &JoinRequest) -> usize {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::wire::groups::messages::{Client, JoinReply, JoinedMember, OfferedProtocol, SyncReply};
 use crate::wire::groups::output::{Output, Reply, Token};
-use crate::wire::groups::room::{MEMBER, TEXT};
+use crate::wire::groups::weight::{MEMBER, TEXT};
 
 /// A member of a classic group.
 #[derive(Debug)]

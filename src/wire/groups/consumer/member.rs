@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::assignor::Partitions;
 use crate::wire::groups::messages::Client;
-use crate::wire::groups::room::{MEMBER, PARTITION, TEXT};
+use crate::wire::groups::weight::{MEMBER, PARTITION, TEXT};
 
 /// Epoch of a member that joins.
 pub(super) const JOINING: i32 = 0;

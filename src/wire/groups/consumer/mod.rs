@@ -17,8 +17,8 @@ use uuid::Uuid;
 
 use super::messages::{CommitRequest, DescribedConsumer, DescribedConsumerGroup, Refusal};
 use super::output::Output;
-use super::room::{PARTITION, TEXT};
 use super::topics::Topics;
+use super::weight::{PARTITION, TEXT};
 use assignor::{Assignor, Partitions};
 use member::{ConsumerMember, Holders, Progress};
 
