@@ -3,8 +3,9 @@
 //! Retention by time trusts the wall clock, and a node that boots with a wrong one, or a time daemon that steps it, would
 //! expire everything at once. Monotonic time does not jump; where the wall clock moved far more than it, nothing
 //! is deleted until the wall clock is back where it should be, a set time has gone by, or an operator says that
-//! the new time is right. Over a restart the time last believed, which is kept durably, takes its place: a machine
-//! that was off for long looks like one whose clock is wrong, and goes on in the same three ways.
+//! the new time is right. Over a restart the time last believed, which is kept durably, takes its place. While the machine has not
+//! been booted since, the time since then is known as well as ever. Over a boot it is not: a machine that was off for long looks like
+//! one whose clock is wrong, and goes on in the same three ways. So does one that should know what time it was, and does not.
 //!
 //! A clock that was set back deletes less, so it holds nothing up. But either way nobody knows which time is the right one, and
 //! a lowering may look harmless at one of them and not at the other. So verdicts meanwhile are asked for at both.
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::telemetry::clock::{Clock, millis};
+use crate::telemetry::clock::{Clock, Uptime, millis};
 
 /// How far wall time may run ahead of or behind monotonic time between two looks.
 const TOLERANCE_MS: i64 = 10 * 60 * 1000;
@@ -36,6 +37,51 @@ pub struct Times {
     pub now_ms: i64,
     /// What it may be instead: no verdict may be wrong at either.
     pub or_ms: Option<i64>,
+}
+
+/// When the wall clock was last believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// What it said, ms.
+    pub wall_ms: i64,
+    /// How long the machine had been up then, where it said so.
+    pub uptime: Option<Uptime>,
+}
+
+impl Seen {
+    /// As stored: the time in ms, the boot, and ms since it.
+    pub fn encode(&self) -> String {
+        match &self.uptime {
+            Some(Uptime { boot, elapsed }) => format!("{} {boot} {}", self.wall_ms, millis(*elapsed)),
+            None => self.wall_ms.to_string(),
+        }
+    }
+
+    /// From the store.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(bytes).ok()?.split_whitespace();
+        let wall_ms = words.next()?.parse().ok()?;
+        let uptime = match (words.next(), words.next()) {
+            (None, _) => None,
+            (Some(boot), Some(elapsed_ms)) => Some(Uptime {
+                boot: boot.to_owned(),
+                elapsed: Duration::from_millis(elapsed_ms.parse().ok()?),
+            }),
+            (Some(_), None) => return None,
+        };
+        Some(Self { wall_ms, uptime })
+    }
+}
+
+/// What an earlier run has left of the time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Earlier {
+    /// There was none.
+    Nothing,
+    /// It is gone or cannot be read.
+    Unknown,
+    /// This.
+    Seen(Seen),
 }
 
 /// Watches the wall clock.
@@ -72,17 +118,22 @@ enum Look {
 }
 
 impl ClockGuard {
-    /// A guard that doubts a clock for at most `hold`; `None` always believes it. `seen_ms` is the wall time that an
-    /// earlier run believed last, where it is known.
-    pub fn new(clock: Arc<dyn Clock>, hold: Option<Duration>, seen_ms: Option<i64>) -> Self {
-        // Nothing was deleted while the engine was off. An absence no longer than the hold is not worth one.
-        let absence_ms = seen_ms.map_or(0, |_| millis(hold.unwrap_or_default()));
-        let state = State {
-            wall_ms: seen_ms.unwrap_or_else(|| clock.wall_ms()),
-            monotonic: clock.monotonic(),
-            tolerance_ms: TOLERANCE_MS.max(absence_ms),
-            doubt: None,
-        };
+    /// A guard that doubts a clock for at most `hold`; `None` always believes it.
+    pub fn new(clock: Arc<dyn Clock>, hold: Option<Duration>, earlier: &Earlier) -> Self {
+        let mut state = State::believing(clock.wall_ms(), clock.monotonic());
+        match earlier {
+            Earlier::Nothing => {}
+            // Nothing says that it is any later.
+            Earlier::Unknown => state.wall_ms = 0,
+            Earlier::Seen(seen) => match since(seen, clock.uptime()) {
+                Some(since) => state.wall_ms = seen.wall_ms.saturating_add(millis(since)),
+                None => {
+                    // Nothing was deleted while the machine was off. An absence no longer than the hold is not worth one.
+                    state.wall_ms = seen.wall_ms;
+                    state.tolerance_ms = TOLERANCE_MS.max(millis(hold.unwrap_or_default()));
+                }
+            },
+        }
         Self {
             clock,
             hold,
@@ -151,9 +202,12 @@ impl ClockGuard {
     }
 
     /// The wall time, where it is believed: to be kept for the next run.
-    pub fn believed_ms(&self) -> Option<i64> {
+    pub fn believed(&self) -> Option<Seen> {
         match self.look() {
-            Look::Believed(wall_ms) => Some(wall_ms),
+            Look::Believed(wall_ms) => Some(Seen {
+                wall_ms,
+                uptime: self.clock.uptime(),
+            }),
             Look::Doubted { .. } => None,
         }
     }
@@ -162,6 +216,14 @@ impl ClockGuard {
     pub fn confirm(&self) {
         *self.state.lock() = State::believing(self.clock.wall_ms(), self.clock.monotonic());
     }
+}
+
+/// How long ago something was seen, where the machine has not been booted since.
+fn since(seen: &Seen, now: Option<Uptime>) -> Option<Duration> {
+    let (then, now) = (seen.uptime.as_ref()?, now?);
+    (then.boot == now.boot)
+        .then(|| now.elapsed.checked_sub(then.elapsed))
+        .flatten()
 }
 
 impl State {
@@ -186,8 +248,20 @@ mod tests {
 
     fn guarded(hold: Option<Duration>) -> (Arc<ManualClock>, ClockGuard) {
         let clock = Arc::new(ManualClock::at(T));
-        let guard = ClockGuard::new(clock.clone(), hold, None);
+        let guard = ClockGuard::new(clock.clone(), hold, &Earlier::Nothing);
         (clock, guard)
+    }
+
+    fn seen_in_another_boot(wall_ms: i64) -> Earlier {
+        let uptime = Some(Uptime {
+            boot: "another".to_owned(),
+            elapsed: Duration::ZERO,
+        });
+        Earlier::Seen(Seen { wall_ms, uptime })
+    }
+
+    fn believed_ms(guard: &ClockGuard) -> Option<i64> {
+        guard.believed().map(|seen| seen.wall_ms)
     }
 
     #[test]
@@ -251,9 +325,9 @@ mod tests {
             or_ms: Some(T),
         };
         assert_eq!(guard.times_for_verdict(), doubted);
-        assert_eq!(guard.believed_ms(), None);
+        assert_eq!(guard.believed(), None);
         clock.advance_ms(60 * MINUTE);
-        assert_eq!(guard.believed_ms(), Some(T - 300 * DAY + 60 * MINUTE));
+        assert_eq!(believed_ms(&guard), Some(T - 300 * DAY + 60 * MINUTE));
         // And what it jumps ahead from there is a jump again.
         clock.step_wall_ms(300 * DAY);
         assert!(guard.now_for_deletion().is_err());
@@ -277,9 +351,9 @@ mod tests {
     #[test]
     fn a_machine_that_wakes_up_far_ahead_of_what_was_last_seen_waits_and_then_goes_on() {
         let clock = Arc::new(ManualClock::at(T));
-        let restarted = |seen_ms| {
+        let restarted = |wall_ms| {
             let hold = Some(Duration::from_secs(3600));
-            ClockGuard::new(clock.clone(), hold, Some(seen_ms))
+            ClockGuard::new(clock.clone(), hold, &seen_in_another_boot(wall_ms))
         };
         let guard = restarted(T - 60 * MINUTE);
         assert_eq!(guard.now_for_deletion(), Ok(T), "off for no longer than the hold");
@@ -291,10 +365,10 @@ mod tests {
             or_ms: Some(T),
         };
         assert_eq!(guard.times_for_verdict(), doubted);
-        assert_eq!(guard.believed_ms(), None, "what is not believed is not kept");
+        assert_eq!(guard.believed(), None, "what is not believed is not kept");
         clock.advance_ms(60 * MINUTE);
         assert_eq!(guard.now_for_deletion(), Ok(T + 60 * MINUTE));
-        assert_eq!(guard.believed_ms(), Some(T + 60 * MINUTE));
+        assert_eq!(believed_ms(&guard), Some(T + 60 * MINUTE));
         // From here on the clock is watched as closely as ever.
         clock.step_wall_ms(11 * MINUTE);
         assert!(guard.now_for_deletion().is_err());
@@ -306,7 +380,8 @@ mod tests {
     #[test]
     fn a_machine_that_wakes_up_in_the_past_is_asked_about_what_was_last_seen_too() {
         let clock = Arc::new(ManualClock::at(0));
-        let guard = ClockGuard::new(clock.clone(), Some(Duration::from_secs(3600)), Some(T));
+        let earlier = seen_in_another_boot(T);
+        let guard = ClockGuard::new(clock.clone(), Some(Duration::from_secs(3600)), &earlier);
         assert_eq!(guard.now_for_deletion(), Ok(0));
         let doubted = Times {
             now_ms: 0,
@@ -317,7 +392,61 @@ mod tests {
         clock.advance_ms(MINUTE);
         clock.step_wall_ms(T);
         assert_eq!(guard.now_for_deletion(), Ok(T + MINUTE));
-        assert_eq!(guard.believed_ms(), Some(T + MINUTE));
+        assert_eq!(believed_ms(&guard), Some(T + MINUTE));
+    }
+
+    /// The time since the boot bounds the wall clock, however long the engine was off and however little the clock is wrong.
+    #[test]
+    fn within_one_boot_the_time_since_it_was_last_seen_is_known() {
+        let clock = Arc::new(ManualClock::at(T));
+        let hold = Some(Duration::from_secs(3600));
+        let first = ClockGuard::new(clock.clone(), hold, &Earlier::Nothing);
+        let seen = first.believed().unwrap();
+        let restarted = || ClockGuard::new(clock.clone(), hold, &Earlier::Seen(seen.clone()));
+        clock.advance_ms(3 * DAY);
+        assert_eq!(restarted().now_for_deletion(), Ok(T + 3 * DAY), "off for long");
+        clock.step_wall_ms(11 * MINUTE);
+        let jump = restarted().now_for_deletion().unwrap_err();
+        assert_eq!(jump.expected_ms, T + 3 * DAY);
+        clock.step_wall_ms(-22 * MINUTE);
+        assert_eq!(restarted().times_for_verdict().or_ms, Some(T + 3 * DAY));
+        clock.reboot();
+        clock.step_wall_ms(-3 * DAY + 44 * MINUTE);
+        assert!(
+            restarted().now_for_deletion().is_ok(),
+            "what is known of another boot is less"
+        );
+        clock.step_wall_ms(DAY);
+        assert!(restarted().now_for_deletion().is_err());
+    }
+
+    #[test]
+    fn what_should_be_known_and_is_not_is_a_doubt() {
+        let clock = Arc::new(ManualClock::at(T));
+        let guard = ClockGuard::new(clock.clone(), Some(Duration::from_secs(3600)), &Earlier::Unknown);
+        let jump = guard.now_for_deletion().unwrap_err();
+        assert_eq!(jump.remaining, Duration::from_secs(3600));
+        clock.advance_ms(60 * MINUTE);
+        assert!(guard.now_for_deletion().is_ok());
+    }
+
+    #[test]
+    fn what_was_seen_survives_the_store() {
+        for (text, boot) in [
+            ("-5", None),
+            ("1700000000000 b-1 86400000", Some(("b-1", 86_400))),
+        ] {
+            let seen = Seen::decode(text.as_bytes()).unwrap();
+            let uptime = boot.map(|(boot, seconds)| Uptime {
+                boot: boot.to_owned(),
+                elapsed: Duration::from_secs(seconds),
+            });
+            assert_eq!(seen.uptime, uptime);
+            assert_eq!(seen.encode(), text);
+        }
+        for wrong in ["", "x", "5 b-1", "5 b-1 x", "5 b-1 -1"] {
+            assert_eq!(Seen::decode(wrong.as_bytes()), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
 const EXPIRE_EVERY: Duration = Duration::from_secs(600);
 /// How often the wall time is kept for the next run.
 const NOTE_CLOCK_EVERY: Duration = Duration::from_secs(300);
-/// Where in the store it is kept, as milliseconds.
+/// Where in the store it is kept.
 pub(crate) const CLOCK_SEEN: &str = "wall-clock-seen-ms";
 
 /// What the loop remembers between two looks.
@@ -152,11 +152,11 @@ impl Engine {
 
     /// Keeps the wall time for the next run, where it is believed.
     pub(crate) fn note_clock(&self) {
-        let Some(believed_ms) = self.clock_guard.believed_ms() else {
+        let Some(seen) = self.clock_guard.believed() else {
             return;
         };
         let mut batch = Batch::new();
-        batch.put(Table::Engine, CLOCK_SEEN, believed_ms.to_string());
+        batch.put(Table::Engine, CLOCK_SEEN, seen.encode());
         if let Err(error) = self.store.write_blocking(batch) {
             tracing::debug!(%error, "the wall time could not be kept");
         }

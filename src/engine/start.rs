@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::clock_guard::ClockGuard;
+use crate::engine::clock_guard::{ClockGuard, Earlier, Seen};
 use crate::engine::config::EngineConfig;
 use crate::engine::control::Control;
 use crate::engine::data_directory::{Claim, DataDirectory, DataDirectoryError};
@@ -193,7 +193,8 @@ impl Engine {
         let logs = directory.logs();
         let log_starts = DurableLogStarts::load(store.clone(), Arc::clone(&files), &logs)?;
         // Beyond whatever an earlier store or broker can have handed out, unless this directory never held anything.
-        let fresh = store.scan(Table::Topics)?.is_empty()
+        let nothing_stored = store.scan(Table::Topics)?.is_empty();
+        let fresh = nothing_stored
             && files.list(&logs).is_ok_and(|entries| {
                 !entries
                     .iter()
@@ -211,13 +212,15 @@ impl Engine {
         let positions = start_positions(&config, &store, &gate, &stock)?;
         positions.listen(Arc::clone(&pending) as _);
         let hold = (!config.kafka_exact).then_some(config.clock_jump_hold);
-        let clock_seen_ms = store
-            .get(Table::Engine, CLOCK_SEEN.as_bytes())?
-            .and_then(|value| std::str::from_utf8(&value).ok()?.parse().ok());
+        let earlier = match store.get(Table::Engine, CLOCK_SEEN.as_bytes())? {
+            Some(value) => Seen::decode(&value).map_or(Earlier::Unknown, Earlier::Seen),
+            None if nothing_stored => Earlier::Nothing,
+            None => Earlier::Unknown,
+        };
         let handles = HandleCache::new(config.max_open_files);
         let engine = Arc::new_cyclic(|myself| Self {
             myself: myself.clone(),
-            clock_guard: ClockGuard::new(Arc::clone(&config.clock), hold, clock_seen_ms),
+            clock_guard: ClockGuard::new(Arc::clone(&config.clock), hold, &earlier),
             events: Events::new(Arc::clone(&config.clock)),
             metrics: Metrics::new(),
             health: StorageHealth::new(&logs, config.reserved_bytes, ask),
@@ -249,6 +252,10 @@ impl Engine {
         });
         engine.restore_accepted()?;
         engine.open_topics(stock);
+        if earlier == Earlier::Nothing {
+            // From here on a start that does not find it knows that it is lost.
+            engine.note_clock();
+        }
         engine.metrics.register(Box::new(Scrape(Arc::downgrade(&engine))));
         Ok(engine)
     }

@@ -14,10 +14,14 @@ async fn day_old(scene: &mut Scene, desired: &Desired) {
     scene.kafka.commit("g", "t", 0, 5).await.unwrap();
 }
 
-/// The engine is off while the wall clock moves by `by_ms`.
+/// The machine is off while the wall clock moves by `by_ms`.
 async fn off_while_the_clock_moves(scene: &mut Scene, by_ms: i64) {
     let clock = scene.clock.clone();
-    scene.restart(move |_| clock.step_wall_ms(by_ms)).await;
+    let off = move |_: &mut _| {
+        clock.reboot();
+        clock.step_wall_ms(by_ms);
+    };
+    scene.restart(off).await;
 }
 
 async fn confirm(scene: &Scene) -> PassReport {
@@ -124,6 +128,30 @@ async fn an_engine_that_was_off_for_long_goes_on_after_a_while() {
     off_while_the_clock_moves(&mut scene, 10 * DAY).await;
     assert_eq!(scene.pass().await.held.as_deref(), Some("clock_jump"));
     scene.clock.advance_ms(HOUR);
+    let report = scene.pass().await;
+    assert_eq!((report.held, report.records_deleted), (None, 100));
+}
+
+/// A process that is started anew knows how long it was off for as long as the machine is not booted anew: no error of the clock is too small
+/// to be seen, and no absence too long.
+#[tokio::test(flavor = "multi_thread")]
+async fn within_one_boot_a_wrong_clock_is_seen_at_start_and_a_long_absence_is_none() {
+    let mut scene = Scene::new().await;
+    let base = Desired::new().set("retention.ms", DAY + 10 * MINUTE);
+    day_old(&mut scene, &base).await;
+    let clock = scene.clock.clone();
+    scene.restart(move |_| clock.step_wall_ms(HOUR / 2)).await;
+    let report = scene.pass().await;
+    assert_eq!(
+        (report.held.as_deref(), report.segments_deleted),
+        (Some("clock_jump"), 0)
+    );
+    let clock = scene.clock.clone();
+    let off = move |_: &mut _| {
+        clock.step_wall_ms(-HOUR / 2);
+        clock.advance_ms(3 * HOUR);
+    };
+    scene.restart(off).await;
     let report = scene.pass().await;
     assert_eq!((report.held, report.records_deleted), (None, 100));
 }

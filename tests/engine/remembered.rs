@@ -5,7 +5,7 @@ use kafka_protocol::messages::{DeleteRecordsRequest, DeleteTopicsRequest, TopicN
 use kafka_protocol::protocol::StrBytes;
 use tidemark::engine::store::{Batch, Store, Table};
 use tidemark::operator::storage::Storage;
-use tidemark::resource::contract::{DeleteTopic, DeletionPolicy, EventKind, OnLoss, Outcome};
+use tidemark::resource::contract::{DeleteTopic, DeletionPolicy, EventKind, OnLoss, Outcome, PassReport};
 use tidemark::wire::client::{Client, ClientRecord};
 
 use crate::scene::{DAY, Desired, Scene};
@@ -78,6 +78,40 @@ async fn a_change_that_waits_and_cannot_be_read_any_more_is_not_in_force_in_part
         scene.kafka.commit("g", "t", 0, 100).await.unwrap();
         scene.resumed("t").await;
         scene.pass().await;
+        assert_eq!(scene.log_start("t", 0).await, 100);
+    }
+}
+
+/// What time it was last is not known any more: a clock that may be wrong by any amount is not believed at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_last_seen_that_cannot_be_read_or_is_gone_is_no_reason_to_believe_the_clock() {
+    let changes: [fn(&mut Batch); 2] = [
+        |batch| {
+            batch.put(Table::Engine, "wall-clock-seen-ms", "yesterday");
+        },
+        |batch| {
+            batch.remove(Table::Engine, "wall-clock-seen-ms");
+        },
+    ];
+    for change in changes {
+        let mut scene = Scene::new().await;
+        scene
+            .apply("t", &Desired::new().set("retention.ms", 30 * DAY))
+            .await;
+        scene.ten_days("t", 0).await;
+        scene.clock.step_wall_ms(400 * DAY);
+        while_stopped(&mut scene, change).await;
+        let report = scene.pass().await;
+        assert_eq!(
+            (report.held.as_deref(), report.segments_deleted),
+            (Some("clock_jump"), 0)
+        );
+        let confirmed: PassReport = scene
+            .control
+            .post("/v1/retention/clock", None::<&()>)
+            .await
+            .unwrap();
+        assert_eq!(confirmed.held, None);
         assert_eq!(scene.log_start("t", 0).await, 100);
     }
 }

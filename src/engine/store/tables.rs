@@ -10,7 +10,7 @@ pub enum Table {
     Deletions,
     /// Topic name -> desired state that waits for a reader (JSON).
     PendingChanges,
-    /// Single values of the engine: next producer-id block, wall time last seen (decimal).
+    /// Single values of the engine: next producer-id block, wall time last seen.
     Engine,
     /// Topic and partition -> log start offset that no file name implies (decimal).
     LogStarts,
