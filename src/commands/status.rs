@@ -14,6 +14,7 @@ use super::shared::DataFlag;
 use super::table::Layout;
 use crate::engine::data_directory;
 use crate::operator::source::records::FAULTS;
+use crate::resource::columns::{self, Column};
 use crate::resource::manifest::Fault;
 use crate::resource::topic::Topic;
 
@@ -196,43 +197,27 @@ fn is_named(topic: &Topic, wanted: &str) -> bool {
     }
 }
 
-const COLUMNS: [&str; 7] = [
-    "NAME",
-    "PARTITIONS",
-    "RETENTION",
-    "SIZE",
-    "READY",
-    "REASON",
-    "SLOWEST READER",
-];
-
-const WIDE_COLUMNS: [&str; 10] = [
-    "NAME",
-    "PARTITIONS",
-    "RETENTION",
-    "SIZE",
-    "READY",
-    "REASON",
-    "SLOWEST READER",
-    "TOPIC",
-    "SEGMENTS",
-    "MESSAGE",
-];
-
 /// Puts Topics into text: all of them first, then, while watching, those that change.
 #[derive(Debug)]
 enum Screen {
-    Table(Option<Layout<7>>),
-    Wide(Option<Layout<10>>),
+    Table(Table),
+    Wide(Table),
     Yaml,
     Json,
+}
+
+/// The columns that `kubectl` prints, and how wide they are once rows have been shown.
+#[derive(Debug)]
+struct Table {
+    columns: Vec<Column>,
+    layout: Option<Layout>,
 }
 
 impl Screen {
     fn new(format: Format) -> Self {
         match format {
-            Format::Table => Self::Table(None),
-            Format::Wide => Self::Wide(None),
+            Format::Table => Self::Table(Table::of(|column| !column.wide)),
+            Format::Wide => Self::Wide(Table::of(|_| true)),
             Format::Yaml => Self::Yaml,
             Format::Json => Self::Json,
         }
@@ -240,11 +225,8 @@ impl Screen {
 
     fn first(&mut self, topics: &Shown) -> anyhow::Result<String> {
         Ok(match self {
-            Self::Table(layout) => {
-                let table = rows(layout, COLUMNS, topics.values().map(columns).collect());
-                table + &reasons(topics)
-            }
-            Self::Wide(layout) => rows(layout, WIDE_COLUMNS, topics.values().map(wide_columns).collect()),
+            Self::Table(table) => table.rows(topics)? + &reasons(topics),
+            Self::Wide(table) => table.rows(topics)?,
             Self::Yaml => topics
                 .values()
                 .map(serde_yaml::to_string)
@@ -268,18 +250,38 @@ impl Screen {
     }
 }
 
-/// Headers the first time, and rows in columns as wide as then.
-fn rows<const COLUMNS: usize>(
-    layout: &mut Option<Layout<COLUMNS>>,
-    headers: [&str; COLUMNS],
-    rows: Vec<[String; COLUMNS]>,
-) -> String {
-    match layout {
-        Some(layout) => layout.lines(&rows),
-        None => {
-            let layout = layout.insert(Layout::of(headers, &rows));
-            layout.lines(&[headers.map(str::to_owned)]) + &layout.lines(&rows)
+impl Table {
+    fn of(shown: impl Fn(&Column) -> bool) -> Self {
+        let columns = columns::printed().into_iter().filter(shown).collect();
+        Self {
+            columns,
+            layout: None,
         }
+    }
+
+    /// Headers the first time, and rows in columns as wide as then.
+    fn rows(&mut self, topics: &Shown) -> anyhow::Result<String> {
+        let rows = topics
+            .values()
+            .map(|topic| self.row(topic))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        if let Some(layout) = &self.layout {
+            return Ok(layout.lines(&rows));
+        }
+        let names = self.columns.iter().map(|column| column.name.to_uppercase());
+        let headers: Vec<String> = std::iter::once("NAME".to_owned()).chain(names).collect();
+        let layout = self.layout.insert(Layout::of(&headers, &rows));
+        Ok(layout.lines(&[headers]) + &layout.lines(&rows))
+    }
+
+    fn row(&self, topic: &Topic) -> anyhow::Result<Vec<String>> {
+        let name = topic.metadata.name.clone().unwrap_or_default();
+        let topic = serde_json::to_value(topic).context("read a Topic")?;
+        let cells = self.columns.iter().map(|column| match column.cell(&topic) {
+            state if column.name == "Ready" && !state.is_empty() => ready_in_colour(&state),
+            cell => cell,
+        });
+        Ok(std::iter::once(name).chain(cells).collect())
     }
 }
 
@@ -308,31 +310,6 @@ fn paragraph(lead: &str, sentence: &str) -> String {
     text + "\n"
 }
 
-fn columns(topic: &Topic) -> [String; 7] {
-    let status = topic.status.clone().unwrap_or_default();
-    let ready = status.condition("Ready");
-    [
-        topic.metadata.name.clone().unwrap_or_default(),
-        status
-            .partitions
-            .map(|count| count.to_string())
-            .unwrap_or_default(),
-        status.retention.clone().unwrap_or_default(),
-        status.retention_size.clone().unwrap_or_default(),
-        ready
-            .map(|condition| ready_in_colour(&condition.status))
-            .unwrap_or_default(),
-        ready
-            .map(|condition| condition.reason.clone())
-            .unwrap_or_default(),
-        status
-            .readers
-            .clone()
-            .and_then(|readers| readers.slowest)
-            .unwrap_or_default(),
-    ]
-}
-
 fn ready_in_colour(state: &str) -> String {
     let style = match state {
         "True" => GOOD,
@@ -340,18 +317,4 @@ fn ready_in_colour(state: &str) -> String {
         _ => PARTLY,
     };
     painted(style, state)
-}
-
-fn wide_columns(topic: &Topic) -> [String; 10] {
-    let [name, partitions, retention, size, ready, reason, slowest] = columns(topic);
-    let status = topic.status.clone().unwrap_or_default();
-    let message = status
-        .condition("Ready")
-        .map(|condition| condition.message.clone())
-        .unwrap_or_default();
-    let topic_name = status.topic_name.clone().unwrap_or_default();
-    let segment = status.segment.clone().unwrap_or_default();
-    [
-        name, partitions, retention, size, ready, reason, slowest, topic_name, segment, message,
-    ]
 }

@@ -3,14 +3,14 @@ use super::output::width;
 
 /// How wide the columns of a table are.
 #[derive(Debug)]
-pub struct Layout<const COLUMNS: usize>([usize; COLUMNS]);
+pub struct Layout(Vec<usize>);
 
-impl<const COLUMNS: usize> Layout<COLUMNS> {
+impl Layout {
     /// Columns that hold every cell of `rows` and the headers.
-    pub fn of(headers: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> Self {
-        let mut widths = headers.map(width);
+    pub fn of<R: AsRef<[String]>>(headers: &[String], rows: &[R]) -> Self {
+        let mut widths: Vec<usize> = headers.iter().map(|header| width(header)).collect();
         for row in rows {
-            for (widest, cell) in widths.iter_mut().zip(row) {
+            for (widest, cell) in widths.iter_mut().zip(row.as_ref()) {
                 *widest = (*widest).max(width(cell));
             }
         }
@@ -18,11 +18,11 @@ impl<const COLUMNS: usize> Layout<COLUMNS> {
     }
 
     /// Lays `rows` out, three spaces between columns, no space at the end of a line.
-    pub fn lines(&self, rows: &[[String; COLUMNS]]) -> String {
+    pub fn lines<R: AsRef<[String]>>(&self, rows: &[R]) -> String {
         let mut text = String::new();
         for row in rows {
             let mut line = String::new();
-            for (cell, widest) in row.iter().zip(self.0) {
+            for (cell, widest) in row.as_ref().iter().zip(&self.0) {
                 line.push_str(cell);
                 line.extend(std::iter::repeat_n(' ', widest.saturating_sub(width(cell)) + 3));
             }
@@ -35,8 +35,9 @@ impl<const COLUMNS: usize> Layout<COLUMNS> {
 
 /// Lays `rows` out under `headers`.
 pub fn table<const COLUMNS: usize>(headers: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
-    let layout = Layout::of(headers, rows);
-    layout.lines(&[headers.map(str::to_owned)]) + &layout.lines(rows)
+    let headers = headers.map(str::to_owned);
+    let layout = Layout::of(&headers, rows);
+    layout.lines(&[headers]) + &layout.lines(rows)
 }
 
 #[cfg(test)]
@@ -68,7 +69,10 @@ mod tests {
 
     #[test]
     fn a_later_row_that_is_too_wide_moves_only_its_own_columns() {
-        let layout = Layout::of(["A", "B"], &[["x".to_owned(), "y".to_owned()]]);
+        let layout = Layout::of(
+            &["A", "B"].map(str::to_owned),
+            &[["x".to_owned(), "y".to_owned()]],
+        );
         assert_eq!(layout.lines(&[["long".to_owned(), "y".to_owned()]]), "long   y\n");
     }
 }

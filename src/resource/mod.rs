@@ -2,6 +2,7 @@
 //!
 //! Everything here is pure. The engine, the operator and the command line read the same table of keys and the same
 //! parser, so that a value means one thing wherever it is written.
+pub mod columns;
 pub mod conditions;
 pub mod contract;
 pub mod crd;

@@ -50,7 +50,7 @@ pub const FINALIZER: &str = "tidemark.dev/topic-data";
     printcolumn(name = "Slowest reader", type_ = "string", json_path = ".status.readers.slowest", description = "The reader that is furthest behind"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Topic", type_ = "string", json_path = ".status.topicName", description = "Name that Kafka clients use", priority = 1),
-    printcolumn(name = "Segments", type_ = "string", json_path = ".status.segment", description = "Age at which a segment is closed", priority = 1),
+    printcolumn(name = "Rolls after", type_ = "string", json_path = ".status.segment", description = "Age at which a segment is closed and the next begun, in force", priority = 1),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
     validation = Rule::new("(has(self.spec.topicName) ? self.spec.topicName : self.metadata.name) == (has(oldSelf.spec.topicName) ? oldSelf.spec.topicName : oldSelf.metadata.name)")
         .message("spec.topicName is immutable (absent, it is metadata.name): a topic is not renamed, create another one"),
