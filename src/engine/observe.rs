@@ -51,6 +51,7 @@ impl Engine {
             PendingChange {
                 request_id: pending.record.request_id,
                 since_ms: pending.record.since_ms,
+                deletion: pending.record.target == Target::Deletion,
                 config,
                 partition_config,
                 verdict: pending.verdict,
@@ -76,6 +77,7 @@ impl Engine {
             owner: record.owner.clone(),
             readers_policy: record.readers.clone(),
             deletion_policy: record.deletion_policy,
+            paused: record.paused,
             in_force: record.layers.in_force(),
             pending,
             readers: self.summarise(topic),

@@ -25,6 +25,8 @@ pub struct Behaviour {
     pub reader_at: Option<i64>,
     /// Topics whose names collide with everything.
     pub collides: bool,
+    /// What the file system says its size is, where it is not what it is for every other test.
+    pub volume_bytes: Option<i64>,
 }
 
 /// See the module.
@@ -115,7 +117,11 @@ impl FakeStorage {
     /// The reader catches up: what waits goes in, as in the engine.
     pub fn catch_up(&self) {
         self.behaviour.lock().reader_at = None;
-        for topic in self.topics.lock().values_mut() {
+        let mut topics = self.topics.lock();
+        topics.retain(|_, topic| {
+            topic.paused || topic.pending.as_ref().is_none_or(|pending| !pending.deletion)
+        });
+        for topic in topics.values_mut().filter(|topic| !topic.paused) {
             if let Some(pending) = topic.pending.take() {
                 let desired = DesiredTopic {
                     config: pending.config,
@@ -160,7 +166,11 @@ impl FakeStorage {
 impl Storage for FakeStorage {
     async fn observe(&self, topic: &str) -> Result<Option<ObservedTopic>, StorageError> {
         self.present()?;
-        Ok(self.topics.lock().get(topic).cloned())
+        let mut found = self.topics.lock().get(topic).cloned();
+        if let (Some(topic), Some(bytes)) = (&mut found, self.behaviour.lock().volume_bytes) {
+            topic.volume.total_bytes = bytes;
+        }
+        Ok(found)
     }
 
     async fn list(&self) -> Result<Vec<ObservedTopic>, StorageError> {
@@ -194,6 +204,11 @@ impl Storage for FakeStorage {
         topic.owner.clone_from(&desired.owner);
         topic.readers_policy = desired.readers.clone();
         topic.deletion_policy = desired.deletion_policy;
+        topic.paused = desired.paused;
+        if desired.paused {
+            topic.pending.take_if(|pending| pending.deletion);
+            return self.answer(verdict(Outcome::Refused, "Paused", "the topic is paused"));
+        }
         let asked = usize::try_from(desired.partitions.unwrap_or(1)).expect("positive");
         while topic.partitions.len() < asked {
             let partition = i32::try_from(topic.partitions.len()).expect("few");
@@ -203,6 +218,7 @@ impl Storage for FakeStorage {
             topic.pending = Some(PendingChange {
                 request_id: desired.request_id.clone(),
                 since_ms: 1_000,
+                deletion: false,
                 config: desired.config.clone(),
                 partition_config: desired.partition_config.clone(),
                 verdict: refused.clone(),
@@ -241,7 +257,16 @@ impl Storage for FakeStorage {
             return self.answer(verdict(Outcome::Applied, "Applied", "released"));
         }
         if self.behaviour.lock().reader_at.is_some() {
-            return self.answer(verdict(Outcome::Refused, "SlowReader", "billing would lose 10"));
+            let refused = verdict(Outcome::Refused, "SlowReader", "billing would lose 10");
+            topic.pending = Some(PendingChange {
+                request_id: request.request_id.clone(),
+                since_ms: 1_000,
+                deletion: true,
+                config: Overrides::new(),
+                partition_config: Vec::new(),
+                verdict: refused.clone(),
+            });
+            return self.answer(refused);
         }
         topics.remove(name);
         self.answer(verdict(Outcome::Applied, "Applied", "deleted"))
@@ -267,6 +292,7 @@ fn observed(name: &str, id: &str, desired: &DesiredTopic) -> ObservedTopic {
         owner: None,
         readers_policy: desired.readers.clone(),
         deletion_policy: desired.deletion_policy,
+        paused: false,
         in_force: in_force(desired),
         pending: None,
         partitions: vec![partition_of(0)],

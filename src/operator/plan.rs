@@ -4,7 +4,8 @@
 //! unreachable engine, an unreadable owner or an empty list never lead to a change, and only a deletion mark on a
 //! resource that owns the topic leads to a deletion.
 use crate::resource::contract::{
-    DeleteTopic, DeletionPolicy, DesiredTopic, ObservedTopic, Owner, PartitionConfig, Problem, ValueSource,
+    DeleteTopic, DeletionPolicy, DesiredTopic, EffectiveConfig, ObservedTopic, Owner, PartitionConfig,
+    Problem, ValueSource,
 };
 use crate::resource::desired::{self, Violation};
 use crate::resource::settings::Overrides;
@@ -138,6 +139,9 @@ pub fn decide(
         ..Plan::default()
     };
     if let Some(hold) = first_hold(topic, observation, holder) {
+        if hold.reason == "Paused" {
+            plan.keep_as_it_is(us, observation, holder, request);
+        }
         plan.hold = Some(hold);
         return plan;
     }
@@ -194,9 +198,61 @@ pub fn decide(
 }
 
 impl Plan {
+    /// What waits in the engine would go in by itself, or delete the topic: under pause it is told to leave it.
+    fn keep_as_it_is(
+        &mut self,
+        us: &Owner,
+        observation: &Observation,
+        holder: &Holder,
+        request: impl Fn() -> String,
+    ) {
+        let Some(found) = observation.topic().filter(|_| *holder == Holder::Us) else {
+            return;
+        };
+        if found.pending.is_some() && !found.paused {
+            self.apply(as_it_is(us, found), request);
+        }
+    }
+
     fn apply(&mut self, mut desired: DesiredTopic, request: impl Fn() -> String) {
         desired.request_id = request();
         self.actions.push(Action::Apply(Box::new(desired)));
+    }
+}
+
+/// The state that there is, paused: what waits is asked for once more, and otherwise what is in force.
+fn as_it_is(us: &Owner, found: &ObservedTopic) -> DesiredTopic {
+    let set_here = |values: &EffectiveConfig, source: ValueSource| -> Overrides {
+        let ours = values.iter().filter(|(_, value)| value.source == source);
+        ours.map(|(key, value)| (key.clone(), value.value.clone()))
+            .collect()
+    };
+    let waits = found.pending.as_ref().filter(|pending| !pending.deletion);
+    let (config, partition_config) = match waits {
+        Some(pending) => (pending.config.clone(), pending.partition_config.clone()),
+        None => {
+            let partitions = found
+                .in_force
+                .partition_config
+                .iter()
+                .map(|entry| PartitionConfig {
+                    partition: entry.partition,
+                    config: set_here(&entry.config, ValueSource::Partition),
+                });
+            (
+                set_here(&found.in_force.config, ValueSource::Topic),
+                partitions.collect(),
+            )
+        }
+    };
+    DesiredTopic {
+        owner: Some(us.clone()),
+        config,
+        partition_config,
+        readers: found.readers_policy.clone(),
+        deletion_policy: found.deletion_policy,
+        paused: true,
+        ..DesiredTopic::default()
     }
 }
 
@@ -289,6 +345,7 @@ fn decide_deletion(
             plan.actions.push(Action::RemoveFinalizer);
         }
         (DeletionPolicy::Delete, _) if topic.is_paused() => {
+            plan.keep_as_it_is(us, observation, holder, request);
             plan.hold = Some(Hold::passing(
                 "Paused",
                 "the annotation tidemark.dev/paused is \"true\": the deletion waits",
@@ -436,7 +493,8 @@ pub fn pends(desired: &DesiredTopic, found: &ObservedTopic) -> bool {
         entries
     };
     found.pending.as_ref().is_some_and(|pending| {
-        pending.config == desired.config
+        !pending.deletion
+            && pending.config == desired.config
             && sorted(&pending.partition_config) == sorted(&desired.partition_config)
     })
 }
@@ -450,6 +508,7 @@ fn needs_apply(
     let count = i32::try_from(found.partitions.len()).unwrap_or(i32::MAX);
     let waits = pends(desired, found);
     *holder != Holder::Us
+        || found.paused
         || desired.partitions.is_some_and(|asked| asked != count)
         || desired.readers != found.readers_policy
         || desired.deletion_policy != found.deletion_policy

@@ -157,6 +157,7 @@ async fn a_new_topic_is_made_and_then_left_alone() {
     assert_eq!(scene.notices, ["Applied"]);
 }
 
+/// H11.
 #[tokio::test]
 async fn an_edit_that_changes_nothing_is_seen_without_a_call_or_a_transition() {
     let mut scene = Scene::new("{config: {retention.ms: 604800000}}");
@@ -276,6 +277,33 @@ async fn the_engine_away_is_unknown_and_the_generation_is_not_seen() {
     assert_eq!(scene.in_force("retention.ms"), "86400000");
 }
 
+/// F11 over its ten minutes: each round is a minute after the last.
+#[tokio::test]
+async fn ten_minutes_without_the_engine_are_told_once() {
+    let mut scene = Scene::new("{config: {retention.ms: 7d}}");
+    scene.settle().await;
+    scene.edit("{config: {retention.ms: 8d}}");
+    scene.settle().await;
+    scene.edit("{config: {retention.ms: 7d}}");
+    scene.settle().await;
+    let (writes, changes) = (scene.status_writes, scene.changes());
+    scene.storage().behaviour.lock().away = true;
+    scene.edit("{config: {retention.ms: 1d}}");
+    scene.round().await;
+    let told = scene.topic.status.clone().expect("told");
+    for _ in 0..10 {
+        assert_eq!(scene.round().await.next, Next::Retry);
+    }
+    assert_eq!(scene.topic.status.clone().expect("told"), told);
+    assert_eq!((scene.status_writes, scene.changes()), (writes + 1, changes));
+    assert_eq!(told.observed_generation, Some(3));
+    scene.storage().behaviour.lock().away = false;
+    scene.settle().await;
+    let back = scene.topic.status.clone().expect("told");
+    assert_eq!(back.observed_generation, Some(4));
+    assert_eq!(scene.in_force("retention.ms"), "86400000");
+}
+
 #[tokio::test]
 async fn a_lost_reply_does_no_harm() {
     let mut scene = Scene::new("{config: {retention.ms: 7d}}");
@@ -287,6 +315,7 @@ async fn a_lost_reply_does_no_harm() {
     assert_eq!(scene.condition("Ready"), "True/Applied");
 }
 
+/// H21.
 #[tokio::test]
 async fn an_engine_that_lies_is_never_believed() {
     let mut scene = Scene::new("{config: {retention.ms: 604800000}}");
@@ -306,6 +335,11 @@ async fn an_engine_that_lies_is_never_believed() {
         message.contains("asked 86400000") && message.contains("in force 604800000"),
         "{message}"
     );
+    for _ in 0..5 {
+        scene.round().await;
+        assert_eq!(scene.condition("RetentionApplied"), "False/Drift");
+        assert_eq!(scene.condition("Ready"), "False/Drift");
+    }
 }
 
 #[tokio::test]
@@ -325,6 +359,7 @@ async fn drift_is_found_and_repaired() {
     assert!(scene.notices.contains(&"DriftRepaired"), "{:?}", scene.notices);
 }
 
+/// H1.
 #[tokio::test]
 async fn fewer_partitions_stay_refused_on_every_look_and_the_rest_goes_on() {
     let mut scene = Scene::new("{partitions: 3}");
@@ -364,6 +399,7 @@ async fn invalid_settings_leave_the_old_ones_in_force() {
     );
 }
 
+/// H4.
 #[tokio::test]
 async fn the_owner_stays_the_owner_until_it_is_gone() {
     let mut scene = Scene::new("{config: {retention.ms: 7d}}");
@@ -415,6 +451,7 @@ async fn a_resource_made_again_under_its_old_name_takes_its_topic_back() {
     assert_eq!(owner.uid, "u9");
 }
 
+/// H8.
 #[tokio::test]
 async fn a_topic_that_is_gone_is_told_and_made_again() {
     let mut scene = Scene::new("{}");
@@ -449,6 +486,7 @@ fn other() -> crate::resource::contract::ObservedTopic {
     .expect("a topic")
 }
 
+/// G7, where the resource's rules are not at work.
 #[tokio::test]
 async fn a_rename_is_refused_and_heals_by_revert() {
     let mut scene = Scene::new("{topicName: orders}");
@@ -474,6 +512,7 @@ async fn a_rename_is_refused_and_heals_by_revert() {
     );
 }
 
+/// G2.
 #[tokio::test]
 async fn a_name_collision_heals_without_an_edit() {
     let mut scene = Scene::new("{}");
@@ -484,34 +523,6 @@ async fn a_name_collision_heals_without_an_edit() {
     scene.storage().behaviour.lock().collides = false;
     scene.settle().await;
     assert_eq!(scene.condition("Ready"), "True/Applied");
-}
-
-#[tokio::test]
-async fn pause_keeps_hands_off() {
-    let mut scene = Scene::new("{config: {retention.ms: 7d}}");
-    scene.settle().await;
-    let changes = scene.changes();
-    scene.topic.metadata.annotations = Some([(PAUSED_ANNOTATION.to_owned(), "true".to_owned())].into());
-    scene.settle().await;
-    assert_eq!(scene.condition("Paused"), "True/Paused");
-    assert_eq!(
-        scene.condition("Ready"),
-        "True/Applied",
-        "what is declared is in force"
-    );
-    scene.edit("{config: {retention.ms: 1d}}");
-    scene.settle().await;
-    assert_eq!(scene.condition("Ready"), "False/Paused");
-    assert_eq!(
-        (scene.condition("Stalled"), scene.changes()),
-        ("absent".to_owned(), changes)
-    );
-    scene.topic.metadata.annotations = None;
-    scene.settle().await;
-    assert_eq!(
-        (scene.condition("Ready"), scene.condition("Paused")),
-        ("True/Applied".to_owned(), "absent".to_owned())
-    );
 }
 
 #[tokio::test]
@@ -554,5 +565,21 @@ async fn the_worst_case_is_measured_against_the_volume() {
     );
 }
 
+/// F12: measured by the file system, whatever a claim asks for.
+#[tokio::test]
+async fn a_volume_that_has_not_grown_yet_is_warned_of_until_it_has() {
+    let mut scene = Scene::new("{partitions: 1, config: {retention.bytes: 150Gi}}");
+    scene.storage().behaviour.lock().volume_bytes = Some(98 << 30);
+    scene.settle().await;
+    assert_eq!(scene.condition("CapacityOk"), "False/WorstCaseExceedsVolume");
+    assert_eq!(scene.condition("Ready"), "True/Applied", "a warning");
+    scene.storage().behaviour.lock().volume_bytes = Some(200 << 30);
+    scene.settle().await;
+    assert_eq!(scene.condition("CapacityOk"), "True/Fits", "without an edit");
+}
+
 #[path = "reconcile_deletion_tests.rs"]
 mod deletion;
+
+#[path = "reconcile_pause_tests.rs"]
+mod pause;

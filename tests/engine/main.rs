@@ -31,6 +31,7 @@ mod kill_load;
 mod log_directory;
 mod members;
 mod open_transaction;
+mod paused;
 mod readers;
 mod remembered;
 mod scene;

@@ -90,6 +90,9 @@ impl Stub {
         engine.reader_at = None;
         let mut resumed = Vec::new();
         for (name, topic) in &mut engine.topics {
+            if topic["paused"] == true {
+                continue;
+            }
             let pending = topic["pending"].take();
             if !pending.is_null() {
                 topic["inForce"] = in_force(&pending["config"], &pending["partitionConfig"]);
@@ -254,6 +257,10 @@ async fn apply(
     topic["owner"] = json!(desired.owner);
     topic["readersPolicy"] = json!(desired.readers);
     topic["deletionPolicy"] = json!(desired.deletion_policy);
+    topic["paused"] = json!(desired.paused);
+    if desired.paused {
+        return Json(verdict("Refused", "Paused", "the topic is paused", true)).into_response();
+    }
     let asked = usize::try_from(desired.partitions.unwrap_or(1)).expect("positive");
     let partitions = topic["partitions"].as_array_mut().expect("a list");
     while partitions.len() < asked {

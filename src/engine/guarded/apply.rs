@@ -104,6 +104,7 @@ impl Engine {
         record.owner = desired.owner.clone();
         record.readers = desired.readers.clone();
         record.deletion_policy = desired.deletion_policy;
+        record.paused = desired.paused;
 
         let gate = self.gate.change();
         let evaluation = self.evaluate(&topic, Change::Settings(&proposed), &record.readers);
@@ -114,7 +115,11 @@ impl Engine {
             layers,
             waits,
             before: began,
-        } = outcome(topic.record.granted(), &proposed, &evaluation);
+        } = if record.paused {
+            self.outcome_under_pause(&topic, &proposed, &mut verdict)
+        } else {
+            outcome(topic.record.granted(), &proposed, &evaluation)
+        };
         let settings_changed = layers != record.layers;
         record.layers = layers;
         record.before = began;
@@ -198,6 +203,7 @@ impl Engine {
         record.owner = desired.owner.clone();
         record.readers = desired.readers.clone();
         record.deletion_policy = desired.deletion_policy;
+        record.paused = desired.paused;
         let mut verdict = Verdict {
             verdict: Outcome::Applied,
             reason: Cause::Applied.as_str().to_owned(),

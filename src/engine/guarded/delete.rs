@@ -51,6 +51,7 @@ impl Engine {
     fn release(&self, topic: &Arc<TopicState>) -> Result<Verdict, Refusal> {
         let mut record = topic.record.clone();
         record.owner = None;
+        record.paused = false;
         // What was in force in part was so for as long as somebody watched over it.
         record.layers = topic.record.granted().clone();
         record.before = None;

@@ -6,7 +6,7 @@
 //!   under way. A crash in between leaves the old or the new settings, entirely.
 //! * New settings are durable before anything is deleted under them.
 //! * A change that is held back is kept durably, is judged again when something happened that could matter, and goes in by
-//!   itself. Asking for what is in force drops it.
+//!   itself. Asking for what is in force drops it. While a topic is paused it stays where it is.
 //!
 //! Topics that no resource owns behave as in Kafka: a wire request on them is not held back by anybody. A change through
 //! the control API is always judged.
@@ -14,6 +14,7 @@ pub(crate) mod apply;
 pub(crate) mod delete;
 pub(crate) mod evaluate;
 pub(crate) mod layers;
+mod paused;
 pub mod pending;
 mod resume;
 pub(crate) mod wire;

@@ -89,14 +89,18 @@ impl Engine {
         let gate = self.gate.change();
         let evaluation = self.evaluate(topic, Change::Settings(&proposed), &topic.record.readers);
         fail::fail_point!("guarded::checked");
+        let mut verdict = evaluation.verdict(topic);
         let Coming {
             layers,
             waits,
             before,
-        } = outcome(topic.record.granted(), &proposed, &evaluation);
+        } = if topic.record.paused {
+            self.outcome_under_pause(topic, &proposed, &mut verdict)
+        } else {
+            outcome(topic.record.granted(), &proposed, &evaluation)
+        };
         let waiting = if waits { Waiting::Keep } else { Waiting::Drop };
         let settings_changed = layers != topic.record.layers;
-        let mut verdict = evaluation.verdict(topic);
         verdict.pending = waits;
         let mut state = Arc::clone(topic);
         if settings_changed || before != topic.record.before || !waits {
@@ -111,6 +115,12 @@ impl Engine {
             self.note_waiting(&topic.record.name, &state, &evaluation, &verdict, None);
         }
         drop(gate);
+        if waits && verdict.reason != pending.verdict.reason {
+            let owner = topic.record.owner.as_ref();
+            let message = format!("why the change waits is another reason now: {}", verdict.message);
+            self.events
+                .tell(EventKind::TopicChanged, &topic.record.name, owner, message);
+        }
         self.tell_outcome(
             &state,
             &evaluation,

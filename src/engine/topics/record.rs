@@ -118,6 +118,9 @@ pub struct TopicRecord {
     /// What becomes of the data when the resource is deleted.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
+    /// Whether what waits stays waiting, whatever its readers do.
+    #[serde(default)]
+    pub paused: bool,
     /// The settings in force.
     pub layers: Layers,
     /// Where part of a change that waits is in force: the settings that it began from. Until all of it is, nothing goes that these
@@ -150,6 +153,7 @@ impl TopicRecord {
             owner: None,
             readers: ReadersPolicy::default(),
             deletion_policy: DeletionPolicy::default(),
+            paused: false,
             layers,
             before: None,
             created_ms: now_ms,

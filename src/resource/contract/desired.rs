@@ -109,6 +109,15 @@ pub struct DesiredTopic {
     pub readers: ReadersPolicy,
     /// What becomes of the data when the resource is deleted.
     pub deletion_policy: DeletionPolicy,
+    /// Nothing comes into force: settings that are not in force wait, whatever their readers do, until an apply that does
+    /// not say so.
+    #[serde(skip_serializing_if = "is_false")]
+    pub paused: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// Query of `DELETE /v1/topics/{topic}`. The policy is that of the resource as it stood when it was deleted: `Retain` only

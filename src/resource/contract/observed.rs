@@ -104,6 +104,9 @@ pub struct ObservedTopic {
     /// What becomes of the data when the resource is deleted.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
+    /// Whether what waits stays waiting, whatever its readers do.
+    #[serde(default)]
+    pub paused: bool,
     /// What is in force.
     pub in_force: InForce,
     /// The change that waits, if one does.

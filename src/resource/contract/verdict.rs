@@ -100,7 +100,7 @@ pub struct InForce {
 pub struct Verdict {
     /// What came of it.
     pub verdict: Outcome,
-    /// `Applied`, `NoReadersKnown`, `SlowReader`, `ReaderUnknown`, `Clamped`, `LossAccepted`, `Unchanged`; or the reason a
+    /// `Applied`, `NoReadersKnown`, `SlowReader`, `ReaderUnknown`, `Clamped`, `LossAccepted`, `Unchanged`, `Paused`; or the reason a
     /// part other than the retention settings was not applied: `PartitionDecrease`.
     pub reason: String,
     /// The same in a sentence with the figures.
@@ -157,6 +157,9 @@ pub struct PendingChange {
     pub request_id: String,
     /// Since when, ms.
     pub since_ms: i64,
+    /// Whether it is the deletion of the topic; then nothing else is asked for.
+    #[serde(default)]
+    pub deletion: bool,
     /// The topic keys asked for.
     pub config: BTreeMap<String, String>,
     /// The partition overrides asked for.
