@@ -73,6 +73,7 @@ async fn the_engine_away_holds_a_deletion_but_not_a_release() {
     assert_eq!(scene.round().await.finalizer, Some(Finalizer::Remove));
 }
 
+/// I6.
 #[tokio::test]
 async fn a_topic_that_is_not_there_or_not_ours_lets_the_resource_go() {
     let mut scene = marked("Delete").await;

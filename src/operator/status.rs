@@ -173,7 +173,11 @@ fn tell_plan(pending: &PendingChange, found: &ObservedTopic, facts: &Facts<'_>) 
         partition_config: pending.partition_config.clone(),
         ..facts.plan.desired.clone().unwrap_or_default()
     };
-    let changes = differences(&asked, found);
+    let changes = if pending.deletion {
+        Vec::new()
+    } else {
+        differences(&asked, found)
+    };
     let verdict = &pending.verdict;
     let moved: Vec<_> = verdict
         .partitions
@@ -334,11 +338,11 @@ fn ready(facts: &Facts<'_>, retention: &Finding, storage: &Finding) -> Finding {
     };
     match &facts.plan.hold {
         Some(hold) if hold.reason == "Paused" && in_force_as_declared(facts) => {}
-        Some(hold) => return of(hold),
+        Some(hold) => return dated(of(hold), facts),
         None => {}
     }
     if let Some(hold) = answer_hold(facts) {
-        return of(&hold);
+        return dated(of(&hold), facts);
     }
     for finding in [retention, storage] {
         if finding.state != State::True {
@@ -355,6 +359,23 @@ fn ready(facts: &Facts<'_>, retention: &Finding, storage: &Finding) -> Finding {
         kind: READY,
         ..retention.clone()
     }
+}
+
+/// While nobody answers, the last known facts stay in the status: it says how old they are.
+fn dated(ready: Finding, facts: &Facts<'_>) -> Finding {
+    let known = facts
+        .topic
+        .status
+        .as_ref()
+        .is_some_and(|status| status.topic_id.is_some());
+    if ready.state != State::Unknown || !known {
+        return ready;
+    }
+    let message = format!(
+        "{}; what else is told here is as it was before lastTransitionTime",
+        ready.message
+    );
+    Finding { message, ..ready }
 }
 
 fn in_force_as_declared(facts: &Facts<'_>) -> bool {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::contract::{DesiredTopic, IgnoredReader, Owner, PartitionConfig, ReadersPolicy};
-use super::keys::{self, InvalidValue, TOPIC_KEYS};
+use super::keys::{self, InvalidValue, Kind, TOPIC_KEYS};
 use super::schema;
 use super::settings::{self, Overrides};
 use super::topic::{ConfigValue, Readers, Topic};
@@ -176,6 +176,12 @@ fn within_spec_range(name: &str, text: String) -> Result<String, InvalidValue> {
 
 fn fault(path: Path, value: &ConfigValue, error: InvalidValue) -> Violation {
     match error {
+        InvalidValue::Value { key, .. } if is_whole_float(key, value) => Violation {
+            path,
+            value: value.to_string(),
+            message: "is written with a point or an exponent; write the whole number, or one with a unit"
+                .to_owned(),
+        },
         InvalidValue::Value { bound, .. } => {
             let bound = bound.strip_prefix("Value ").map_or(bound.clone(), str::to_owned);
             Violation {
@@ -198,6 +204,12 @@ fn fault(path: Path, value: &ConfigValue, error: InvalidValue) -> Violation {
             message,
         },
     }
+}
+
+/// What a template makes of a large number: 6.048e+08 has no fraction, and nobody knows whether it is all that was meant.
+fn is_whole_float(key: &str, value: &ConfigValue) -> bool {
+    let counts = keys::topic_key(key).is_some_and(|key| matches!(key.kind, Kind::Int | Kind::Long));
+    counts && matches!(value, ConfigValue::Float(number) if number.fract() == 0.0)
 }
 
 fn partition_overrides(topic: &Topic, path: &Path, faults: &mut Vec<Violation>) -> Vec<PartitionConfig> {

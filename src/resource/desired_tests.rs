@@ -81,10 +81,18 @@ fn every_fault_is_named_with_field_value_and_bound() {
         ),
         [
             "spec.partitionConfig[0].partition: 2: must be below spec.partitions, which is 2; partitions are counted from 0",
-            "spec.partitionConfig[1].config.retention.ms: 604800000.0: has a fraction; write a whole number, with a smaller unit if need be",
+            "spec.partitionConfig[1].config.retention.ms: 604800000.0: is written with a point or an exponent; write the whole number, or one with a unit",
             "spec.partitionConfig[2].partition: 1: is listed twice",
         ]
     );
+    // J1, where a template's number comes in quotes or not.
+    for written in ["6.048e+08", "2.16e+07", "1.000000012e+09"] {
+        let quoted = faults(&format!("{{config: {{retention.ms: '{written}'}}}}"));
+        assert!(quoted[0].contains(written), "{quoted:?}");
+        let bare = faults(&format!("{{config: {{retention.ms: {written}}}}}"));
+        assert!(bare[0].contains("a point or an exponent"), "{bare:?}");
+    }
+    assert!(faults("{config: {retention.ms: 1.5}}")[0].contains("1.5: has a fraction"));
     assert_eq!(faults("{topicName: 'a b'}").len(), 1);
     assert_eq!(faults("{topicName: __consumer_offsets}").len(), 1);
     assert!(faults("{config: {retention.bytes: -5}}")[0].ends_with("must be at least -1"));

@@ -102,7 +102,10 @@ fn faults_of_form_are_told_with_their_line() {
     );
     assert!(faults(&format!("{head}  deletionPolicy: Keep\n"))[0].contains("unknown variant `Keep`"));
     assert!(
-        faults(&format!("{head}  config: {{retention.ms: 1, retention.ms: 2}}\n"))[0].contains("duplicate")
+        faults(&format!(
+            "{head}  config: {{retention.ms: 7d, retention.ms: 604800000}}\n"
+        ))[0]
+            .contains("duplicate")
     );
     assert!(
         faults(&format!("{head}  config:\n    retention.ms:\n"))[0].contains("retention.ms"),

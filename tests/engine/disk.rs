@@ -10,9 +10,10 @@ use tidemark::log::faults::{Effect, Fault, FaultyFiles, Operation};
 use tidemark::log::files::DiskFiles;
 use tidemark::wire::client::{Client, ClientRecord};
 
-use crate::scene::{DAY, Desired, Scene, T, code};
+use crate::scene::{DAY, Desired, MINUTE, Scene, T, code, http_get};
+use crate::support::process::Start;
 use crate::support::temp::TempDir;
-use crate::support::tidemark::{Tidemark, request, tidemark};
+use crate::support::tidemark::{BINARY, Tidemark, request, tidemark};
 use crate::support::volume::Volume;
 use crate::support::wait::{PATIENCE, eventually};
 
@@ -121,7 +122,7 @@ async fn a_volume_without_space_refuses_records_and_takes_them_again() {
 /// F3: full to the last byte, killed, and no mark of a clean stop.
 #[test]
 fn an_engine_starts_on_a_full_disk_and_frees_it() {
-    let Some(volume) = Volume::new("full-at-start", 32) else {
+    let Some(volume) = Volume::new("full-at-start", 64) else {
         return;
     };
     let mut engine = Tidemark::engine(volume.path(), &["--check-interval", "1h"]);
@@ -185,9 +186,21 @@ async fn a_read_only_volume_is_seen_and_recovers_without_a_lost_record() {
     assert_eq!(scene.observe("t").await.health.reason, "ReadOnly");
     assert_eq!(scene.kafka.fetch("t", 0, 0, 0).await.unwrap().len(), 10);
     scene.pass().await;
+    // After minutes of it a new pod is worth trying; it may get the volume mounted right.
+    let control = scene.engine.control_address().unwrap().to_string();
+    let alive = http_get(&control, "/healthz").await;
+    assert!(alive.starts_with("HTTP/1.1 200"), "{alive}");
+    scene.clock.advance_ms(5 * MINUTE + 1);
+    let dead = http_get(&control, "/healthz").await;
+    assert!(
+        dead.starts_with("HTTP/1.1 503") && dead.contains("ReadOnly"),
+        "{dead}"
+    );
     files.set_read_only(false);
     read_only.store(false, Ordering::SeqCst);
     scene.ready(200, "Healthy").await;
+    let alive = http_get(&control, "/healthz").await;
+    assert!(alive.starts_with("HTTP/1.1 200"), "{alive}");
     let offset = crate::scene::eventually("records to be taken again", async || {
         produce(&mut scene, "t").await.map_err(|error| error.to_string())
     })
@@ -262,7 +275,67 @@ async fn a_log_directory_that_is_gone_is_seen_and_so_is_its_return() {
     assert_eq!(produce(&mut scene, "t").await.unwrap(), 10);
 }
 
-/// F1: a fresh volume holds `lost+found`; foreign things are left alone and not counted.
+/// F1: a fresh volume as it is mounted: `lost+found` belongs to somebody else and opens to nobody.
+#[test]
+fn a_fresh_volume_with_lost_and_found_is_taken() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    let home = TempDir::new("fresh");
+    let mut folders = Vec::new();
+    for parent in ["data", "data/logs"] {
+        let folder = home.join(parent).join("lost+found");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("#12"), vec![0; 5_000]).unwrap();
+        folders.push(folder);
+    }
+    // What a process without root's powers meets in root's folder, this one without them meets in a stranger's.
+    let root = std::fs::metadata(home.path()).unwrap().uid() == 0;
+    for folder in &folders {
+        let mode = if root { 0o700 } else { 0 };
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)).unwrap();
+        if root {
+            chown(folder, Some(65_534), Some(65_534)).unwrap();
+        }
+    }
+    let program = if root {
+        let powers = "--bounding-set=-dac_override,-dac_read_search,-chown,-fowner";
+        Start::new("tidemark", "setpriv").args([powers, BINARY, "engine"])
+    } else {
+        tidemark(["engine"])
+    };
+    let mut engine = Tidemark::engine_by(program, home.path(), &[]);
+    engine
+        .http("PUT", "/v1/topics/t", Some(r#"{"partitions": 1}"#))
+        .json(200);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let produce = |engine: &Tidemark| {
+        runtime.block_on(async {
+            let mut client = Client::connect(engine.bootstrap(), "fresh").await.unwrap();
+            let records = vec![ClientRecord::new(1, "v"); 10];
+            client.produce("t", 0, &records).await.unwrap()
+        })
+    };
+    assert_eq!(produce(&engine), 0);
+    engine.kill();
+    engine.start_again();
+    assert_eq!(produce(&engine), 10);
+    let topics = engine.get("/v1/topics")["topics"].clone();
+    assert_eq!(topics.as_array().map(Vec::len), Some(1), "{topics}");
+    let log = engine.partition("t", 0).join("00000000000000000000.log");
+    assert_eq!(
+        topics[0]["partitions"][0]["sizeBytes"].as_u64(),
+        Some(std::fs::metadata(log).unwrap().len()),
+        "nothing but its own is counted"
+    );
+    engine.stop();
+    for folder in &folders {
+        let left = std::fs::metadata(folder).unwrap();
+        assert_eq!(left.uid() == 65_534, root, "not taken over");
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(std::fs::read(folder.join("#12")).unwrap().len(), 5_000);
+    }
+}
+
+/// F1: foreign things are left alone and not counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_ours_is_left_alone() {
     let mut scene = Scene::with(|config| {

@@ -68,13 +68,86 @@ fn moved(topic: &serde_json::Value, kind: &str) -> String {
         .to_owned()
 }
 
-#[test]
-fn steps_of_the_clock_change_nothing() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .expect("a runtime");
+        .expect("a runtime")
+}
+
+/// F11: ten minutes without an engine are told once. What was known keeps its time, the edit is not seen, and nothing is decided.
+#[test]
+fn ten_minutes_without_an_engine_are_told_once() {
+    const MINUTE_MS: i64 = 60_000;
+    let runtime = runtime();
+    let kube = KubeApi::start();
+    install(&kube);
+    let stub = Stub::start();
+    let operator = Operator::start(&runtime, &kube, &stub, "only");
+    for days in [9, 8, 7] {
+        apply(&kube, "orders", &format!("{{config: {{retention.ms: {days}d}}}}"));
+        ready(&kube, "orders", "True/Applied");
+    }
+    let before = topic(&kube, "orders");
+    assert_eq!(before["status"]["observedGeneration"], 3);
+    let changes = stub.engine().changes.len();
+    stub.engine().away = true;
+    operator.clock.advance_ms(MINUTE_MS);
+    apply(&kube, "orders", "{config: {retention.ms: 1d}}");
+    let gone = ready(&kube, "orders", "Unknown/EngineUnreachable");
+    assert_eq!(gone["metadata"]["generation"], 4);
+    let mut asked = stub.engine().requests;
+    for minute in 1..=10 {
+        operator.clock.advance_ms(MINUTE_MS);
+        // Whatever wakes a round: the back-off, and an event of the engine that was still under way.
+        stub.tell("TopicChanged", "orders");
+        let rounds = operator.figure("tidemark_operator_reconciles_total");
+        until("a round", PATIENCE, || {
+            operator.figure("tidemark_operator_reconciles_total") > rounds && stub.engine().requests > asked
+        });
+        asked = stub.engine().requests;
+        let now = topic(&kube, "orders");
+        assert_eq!(now["status"], gone["status"], "minute {minute}");
+        assert_eq!(
+            now["metadata"]["resourceVersion"], gone["metadata"]["resourceVersion"],
+            "minute {minute}: told once"
+        );
+    }
+    assert_eq!(gone["status"]["observedGeneration"], 3);
+    for known in ["inForce", "retention", "lastAppliedTime", "topicId", "partitions"] {
+        assert_eq!(gone["status"][known], before["status"][known], "{known}");
+    }
+    for kind in ["Ready", "StorageHealthy"] {
+        assert_eq!(condition(&gone, kind), "Unknown/EngineUnreachable");
+        assert_ne!(
+            moved(&gone, kind),
+            moved(&before, kind),
+            "since when it is not known"
+        );
+    }
+    let told = gone["status"]["conditions"].to_string();
+    assert!(told.contains("as it was before lastTransitionTime"), "{told}");
+    assert_eq!(
+        stub.engine().changes.len(),
+        changes,
+        "nothing is decided by what was known"
+    );
+    assert_eq!(stub.value("orders", "retention.ms"), "604800000");
+
+    stub.engine().away = false;
+    stub.tell("TopicChanged", "orders");
+    let back = ready(&kube, "orders", "True/Applied");
+    assert_eq!(back["status"]["observedGeneration"], 4);
+    assert_eq!(stub.value("orders", "retention.ms"), "86400000");
+    assert_eq!(stub.engine().changes.len(), changes + 1);
+    operator.stop.cancel();
+    runtime.shutdown_timeout(Duration::from_secs(20));
+}
+
+#[test]
+fn steps_of_the_clock_change_nothing() {
+    let runtime = runtime();
     let kube = KubeApi::start();
     install(&kube);
     let stub = Stub::start();

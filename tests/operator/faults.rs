@@ -6,7 +6,9 @@ use axum::http::Method;
 use serde_json::Value;
 
 use crate::proxy::{Fault, Proxy};
-use crate::running::{NAMESPACE, Operator, PATIENCE, apply, install, manifest, ready, topic};
+use crate::running::{
+    NAMESPACE, Operator, PATIENCE, apply, delete, install, kubectl, manifest, patch, ready, topic,
+};
 use crate::stub::Stub;
 use crate::support::kube::KubeApi;
 use crate::support::tidemark::request;
@@ -86,7 +88,7 @@ fn the_api_server_fails_in_every_way() {
     scene.settles();
     watches_end(&scene);
     scene.settles();
-    lists_fail_and_nothing_is_deleted(&scene);
+    lists_fail_and_nothing_is_deleted(&mut scene);
     scene.settles();
     finalizers_of_others(&scene);
     scene.settles();
@@ -96,37 +98,37 @@ fn the_api_server_fails_in_every_way() {
     scene.settles();
     the_server_is_away(&mut scene);
     scene.settles();
-    compaction(&scene);
+    compaction(&mut scene);
     scene.settles();
     let (topics, deletions) = scene.stored();
     assert_eq!(topics, ["anew", "lagging", "orders", "precious", "unfought"]);
-    assert_eq!(deletions, ["DELETE shared Some(Delete)"]);
+    assert_eq!(
+        deletions,
+        ["DELETE shared Some(Delete)", "DELETE raced Some(Delete)"]
+    );
 }
 
-/// 409 on the first two status writes and a label changed in between: the status is never anything but right.
+/// H14: 409 on the first two status writes and a label changed in between: the status is never anything but right.
 fn conflicts_are_no_blip(scene: &Scene) {
     let Scene {
         kube, stub, proxy, ..
     } = scene;
     apply(kube, "orders", "{config: {retention.ms: 7d}}");
     ready(kube, "orders", "True/Applied");
-    let watch = kube.kubectl([
+    let watch = [
         "get",
         "topic",
-        "-n",
-        NAMESPACE,
         "orders",
         "--watch",
         "--output-watch-events",
         "-o",
         "json",
-    ]);
-    let watcher = watch.spawn(kube.home());
+    ];
+    let watcher = kubectl(kube, watch).spawn(kube.home());
     let changes = stub.engine().changes.len();
     proxy.fail(Method::PATCH, "/orders/status", Fault::Answer(409, None), 2);
     apply(kube, "orders", "{config: {retention.ms: 8d}}");
-    kube.kubectl(["label", "topic", "-n", NAMESPACE, "orders", "team=shop"])
-        .run();
+    kubectl(kube, ["label", "topic", "orders", "team=shop"]).run();
     let topic = ready(kube, "orders", "True/Applied");
     assert_eq!(topic["metadata"]["labels"]["team"], "shop");
     assert_eq!(topic["status"]["retention"], "8d");
@@ -161,6 +163,7 @@ fn statuses_fail(scene: &Scene) {
     proxy.heal();
 }
 
+/// H16: whatever ends a watch, and wherever, an edit after it is seen; where versions have grown too old, it is listed anew and counted.
 fn watches_end(scene: &Scene) {
     let Scene {
         kube,
@@ -168,15 +171,16 @@ fn watches_end(scene: &Scene) {
         operator,
         ..
     } = scene;
-    for (round, what) in ["cut", "broken off", "expired", "expired and the list fails"]
-        .into_iter()
-        .enumerate()
-    {
-        let lists = proxy.lists();
-        match what {
-            "cut" => proxy.cut(),
-            "broken off" => proxy.break_off(),
-            "expired" => proxy.expire(),
+    let pid = operator.pid();
+    let after = [0, 1, 100, 1_000, 3_000, 10_000].map(|bytes| (Some(bytes), "cut after some bytes"));
+    let at_once = ["cut", "broken off", "expired", "expired and the list fails"].map(|what| (None, what));
+    for (round, (bytes, what)) in at_once.into_iter().chain(after).enumerate() {
+        let (lists, relists) = (proxy.lists(), operator.metric("tidemark_operator_relists_total"));
+        match (what, bytes) {
+            (_, Some(bytes)) => proxy.cut_after(bytes),
+            ("cut", _) => proxy.cut(),
+            ("broken off", _) => proxy.break_off(),
+            ("expired", _) => proxy.expire(),
             _ => {
                 proxy.fail(Method::GET, "/topics?", Fault::Answer(429, Some(1)), 1);
                 proxy.fail(Method::GET, "/topics?", Fault::Answer(500, None), 2);
@@ -196,16 +200,22 @@ fn watches_end(scene: &Scene) {
         );
         if what.starts_with("expired") {
             assert!(proxy.lists() > lists, "{what}: listed anew");
+            let counted = operator.metric("tidemark_operator_relists_total");
+            assert!(counted >= relists + 1.0, "{what}: {counted} re-lists");
         }
     }
-    assert!(operator.metric("tidemark_operator_relists_total") >= 3.0);
+    assert_eq!(proxy.faults_left(), 0, "every list that was to fail has failed");
+    assert_eq!(operator.pid(), pid, "H16: the same process");
     proxy.heal();
 }
 
-/// An operator that starts and cannot list, or lists nothing, deletes nothing.
-fn lists_fail_and_nothing_is_deleted(scene: &Scene) {
+/// H7: an operator that cannot list, from its start or later, or lists nothing, deletes nothing. The same with data: `cases.rs`.
+fn lists_fail_and_nothing_is_deleted(scene: &mut Scene) {
     let Scene {
-        kube, stub, proxy, ..
+        kube,
+        stub,
+        proxy,
+        operator,
     } = scene;
     apply(kube, "precious", "{deletionPolicy: Delete}");
     ready(kube, "precious", "True/Applied");
@@ -218,50 +228,59 @@ fn lists_fail_and_nothing_is_deleted(scene: &Scene) {
             proxy.expire();
             proxy.faults_left() == 0
         });
+        operator.kill();
+        proxy.fail(Method::GET, "/topics?", Fault::Answer(code, None), 3);
+        operator.start_again();
+        until("the failed lists of the start", PATIENCE, || {
+            proxy.faults_left() == 0
+        });
     }
-    // A second operator whose selector fits nothing sees an empty list.
-    let rights = kube.kubeconfig_of_service_account(NAMESPACE, "tidemark");
-    let flags = ["--lease", "tidemark", "--selector", "no=such"];
+    // A second operator whose selector fits nothing works on an empty list.
+    // The Role of `deploy/` knows one lease.
+    let rights = kube.kubeconfig().to_owned();
+    let flags = ["--lease", "blind", "--selector", "no=such"];
     let mut other = Operator::start_with(kube, &stub.control(), rights, "blind", &flags);
+    until("the empty list", PATIENCE, || {
+        other.metric("tidemark_operator_leader") >= 1.0
+            && other.metric("tidemark_operator_relists_total") >= 1.0
+    });
+    until("the first to lead again", PATIENCE, || {
+        operator.metric("tidemark_operator_leader") >= 1.0
+    });
     other.stop();
     assert_eq!(stub.engine().topics.keys().cloned().collect::<Vec<_>>(), before);
     assert_eq!(stub.engine().changes.len(), changes);
     proxy.heal();
 }
 
-/// Finalizers of others stay, ours is there exactly once, and goes alone.
+/// H19: the list of finalizers changes between our look and our patch. Finalizers of others stay, ours is there exactly once, and
+/// goes alone.
 fn finalizers_of_others(scene: &Scene) {
     let Scene { kube, proxy, .. } = scene;
-    let others = "metadata: {name: shared, namespace: tidemark, finalizers: [example.com/other]}";
-    let text = manifest("shared", "{deletionPolicy: Delete}")
-        .replace("metadata: {name: shared, namespace: tidemark}", others);
-    // The first attempts meet a list that has changed meanwhile.
-    proxy.fail(Method::PATCH, "/topics/shared", Fault::Answer(422, None), 2);
-    kube.apply(&text);
-    let topic = ready(kube, "shared", "True/Applied");
-    let listed = topic["metadata"]["finalizers"]
-        .as_array()
-        .expect("a list")
-        .clone();
-    assert_eq!(listed, ["example.com/other", "tidemark.dev/topic-data"]);
-    kube.kubectl(["delete", "topic", "-n", NAMESPACE, "shared", "--wait=false"])
-        .run();
-    until("ours to go", PATIENCE, || {
-        let topic = topic_or_null(kube, "shared");
-        topic["metadata"]["finalizers"] == serde_json::json!(["example.com/other"])
-    });
-    kube.kubectl([
-        "patch",
-        "topic",
-        "-n",
-        NAMESPACE,
-        "shared",
-        "--type=merge",
-        "-p",
-        r#"{"metadata":{"finalizers":null}}"#,
-    ])
-    .run();
-    proxy.heal();
+    let (ours, others) = ("tidemark.dev/topic-data", "example.com/other");
+    let cases = [
+        // Another controller is between.
+        ("shared", vec![others], vec![others, ours]),
+        // Another round of ours is, and a controller behind it.
+        ("raced", vec![ours, others], vec![ours, others]),
+    ];
+    for (name, meanwhile, after) in cases {
+        let hits = proxy.hits();
+        proxy.fail(Method::PATCH, &format!("/topics/{name}"), Fault::Hold, 1);
+        apply(kube, name, "{deletionPolicy: Delete}");
+        until("our patch", PATIENCE, || proxy.hits() > hits);
+        let listed = serde_json::json!({"metadata": {"finalizers": meanwhile}});
+        patch(kube, name, &listed.to_string());
+        proxy.heal();
+        let topic = ready(kube, name, "True/Applied");
+        assert_eq!(topic["metadata"]["finalizers"], serde_json::json!(after), "H19");
+        delete(kube, name);
+        until("ours to go", PATIENCE, || {
+            let topic = topic_or_null(kube, name);
+            topic["metadata"]["finalizers"] == serde_json::json!([others])
+        });
+        patch(kube, name, r#"{"metadata":{"finalizers":null}}"#);
+    }
 }
 
 /// While the watch tells nothing, every round sees a Topic as it was before the operator's own writes.
@@ -317,7 +336,7 @@ fn a_cache_behind_our_own_writes(scene: &Scene) {
 
     // A resource that was deleted and made again under its name: the round of the old one changes nothing of the new.
     proxy.freeze();
-    kube.kubectl(["delete", "topic", "-n", NAMESPACE, "anew"]).run();
+    kubectl(kube, ["delete", "topic", "anew"]).run();
     apply(
         kube,
         "anew",
@@ -346,7 +365,7 @@ fn a_cache_behind_our_own_writes(scene: &Scene) {
     assert_eq!(proxy.patches("anew"), 1, "{:?}", since(written));
 }
 
-/// A manifest that says `finalizers: []` is not fought with: at most one finalizer for each generation.
+/// J14: a manifest that says `finalizers: []` is not fought with: at most one finalizer for each generation.
 fn finalizers_applied_away(scene: &Scene) {
     let Scene { kube, proxy, .. } = scene;
     let text = |days: u32| {
@@ -368,51 +387,29 @@ fn finalizers_applied_away(scene: &Scene) {
         assert_eq!(patches(), generation);
         // The same manifest again, by an owner of the list who takes it by force.
         for _ in 0..2 {
-            kube.kubectl([
+            let apply = [
                 "apply",
                 "--server-side",
                 "--force-conflicts",
                 "--field-manager=gitops",
                 "-f",
                 "-",
-            ])
-            .run_with(text(days).as_bytes());
-            kube.kubectl([
-                "patch",
-                "topic",
-                "-n",
-                NAMESPACE,
-                "unfought",
-                "--type=merge",
-                "-p",
-                r#"{"metadata":{"finalizers":[]}}"#,
-            ])
-            .run();
+            ];
+            kubectl(kube, apply).run_with(text(days).as_bytes());
+            patch(kube, "unfought", r#"{"metadata":{"finalizers":[]}}"#);
             scene.settles();
             assert_eq!(finalizers(), Value::Null, "taken off is taken off");
             assert_eq!(patches(), generation);
         }
         if generation == 1 {
-            kube.kubectl([
-                "patch",
-                "topic",
-                "-n",
-                NAMESPACE,
-                "unfought",
-                "--type=merge",
-                "-p",
-                r#"{"spec":{"config":{"retention.ms":"8d"}}}"#,
-            ])
-            .run();
+            patch(kube, "unfought", r#"{"spec":{"config":{"retention.ms":"8d"}}}"#);
             ready(kube, "unfought", "True/Applied");
         }
     }
 }
 
 fn topic_or_null(kube: &KubeApi, name: &str) -> Value {
-    let output = kube
-        .kubectl(["get", "topic", "-n", NAMESPACE, name, "-o", "json"])
-        .output();
+    let output = kubectl(kube, ["get", "topic", name, "-o", "json"]).output();
     serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
@@ -441,31 +438,35 @@ fn the_server_is_away(scene: &mut Scene) {
     until("the lease to be held again", PATIENCE, leads);
 }
 
-/// etcd forgets old versions; a watch that was cut must list anew.
-fn compaction(scene: &Scene) {
-    let Scene { kube, proxy, .. } = scene;
-    let version: i64 = topic(kube, "orders")["metadata"]["resourceVersion"]
-        .as_str()
-        .and_then(|text| text.parse().ok())
-        .expect("a version");
+/// etcd forgets the versions that the operator knows, and so does an API server that starts anew: it has to be listed again.
+fn compaction(scene: &mut Scene) {
+    let Scene {
+        kube,
+        proxy,
+        operator,
+        ..
+    } = scene;
+    proxy.freeze();
     for number in 0..5 {
-        kube.kubectl([
-            "label",
-            "topic",
-            "-n",
-            NAMESPACE,
-            "orders",
-            &format!("round={number}"),
-            "--overwrite",
-        ])
-        .run();
+        let label = format!("round={number}");
+        kubectl(kube, ["label", "topic", "orders", &label, "--overwrite"]).run();
     }
+    let version = topic(kube, "orders")["metadata"]["resourceVersion"].clone();
+    let version = version.as_str().expect("a version");
     let address = kube.etcd_url().replace("http://", "");
-    let body = format!("{{\"revision\": {}, \"physical\": true}}", version + 3);
+    let body = format!("{{\"revision\": {version}, \"physical\": true}}");
     let reply = request(&address, "POST", "/v3/kv/compaction", None, Some(&body)).expect("etcd answers");
     assert_eq!(reply.status, 200, "{}", reply.body);
+    kube.stop_api();
+    kube.start_api();
+    let relists = operator.metric("tidemark_operator_relists_total");
     proxy.cut();
+    proxy.thaw();
     apply(kube, "orders", "{config: {retention.ms: 31d}}");
     let topic = ready(kube, "orders", "True/Applied");
     assert_eq!(topic["status"]["retention"], "31d");
+    assert!(
+        operator.metric("tidemark_operator_relists_total") > relists,
+        "listed anew"
+    );
 }

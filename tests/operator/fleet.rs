@@ -63,7 +63,7 @@ impl Fleet {
         let rights = kube.kubeconfig_of_service_account(NAMESPACE, "tidemark");
         let mut proxy = Proxy::start(&kube, &rights);
         let kubeconfig = proxy.kubeconfig(&kube);
-        let operator = Operator::start_with(&kube, &stub.control(), kubeconfig, "fleet", &[]);
+        let operator = Operator::start_with(&kube, &stub.control(), kubeconfig, "fleet", &["--resync", "1h"]);
         Self {
             operator,
             proxy,
@@ -116,6 +116,29 @@ impl Fleet {
             settled_cpu,
             pages,
         }
+    }
+
+    /// One round for one wake-up: neither what a round writes nor anything else wakes a Topic, and none of them changes.
+    #[track_caller]
+    pub fn wakes_only_when_told(&self) {
+        let versions = || {
+            let each = "jsonpath={range .items[*]}{.metadata.name}={.metadata.resourceVersion} {end}";
+            let args = ["get", "topics", "-n", NAMESPACE, "-o", each];
+            self.kube.kubectl(args).run()
+        };
+        let (before, rounds) = (versions(), self.operator.rounds());
+        self.silent_when_looked_at();
+        self.stub.tell("TopicChanged", "topic-0");
+        #[expect(clippy::cast_precision_loss, reason = "counts of thousands")]
+        let wanted = rounds + self.topics as f64 + 1.0;
+        until("the last round", FLEET_PATIENCE, || {
+            self.operator.rounds() >= wanted
+        });
+        assert!(
+            (self.operator.rounds() - wanted).abs() < f64::EPSILON,
+            "woken by nobody"
+        );
+        assert_eq!(versions(), before);
     }
 
     #[track_caller]

@@ -2,7 +2,7 @@
 use serde_json::Value;
 
 use crate::faults::Scene;
-use crate::running::{NAMESPACE, apply, gone, ready, topic};
+use crate::running::{apply, delete, gone, ready, topic};
 
 /// Every point that a round passes on its way, in order.
 const CREATION: &[&str] = &[
@@ -106,7 +106,7 @@ fn killed_at_every_point_of_a_round() {
 
     for (number, point) in DELETION.iter().enumerate() {
         let name = format!("made-{number}");
-        die_at(&mut scene, point, |scene| delete(scene, &name));
+        die_at(&mut scene, point, |scene| delete(&scene.kube, &name));
         gone(&scene.kube, &name);
     }
     scene.settles();
@@ -122,13 +122,6 @@ fn killed_at_every_point_of_a_round() {
             Value::Null
         );
     }
-}
-
-fn delete(scene: &Scene, name: &str) {
-    scene
-        .kube
-        .kubectl(["delete", "topic", "-n", NAMESPACE, name, "--wait=false"])
-        .run();
 }
 
 /// How often the engine was asked to change this topic.

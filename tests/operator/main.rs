@@ -9,6 +9,7 @@
 mod support;
 
 mod api_server;
+mod cases;
 mod clock;
 mod faults;
 mod fleet;

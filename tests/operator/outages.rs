@@ -3,7 +3,7 @@ use axum::http::Method;
 
 use crate::faults::Scene;
 use crate::proxy::Fault;
-use crate::running::{NAMESPACE, Operator, PATIENCE, apply, condition, install, ready};
+use crate::running::{NAMESPACE, Operator, PATIENCE, apply, condition, delete, install, ready};
 use crate::stub::Stub;
 use crate::support::kube::KubeApi;
 use crate::support::wait::until;
@@ -18,6 +18,7 @@ fn the_engine_and_the_operator_fail_in_every_way() {
     killed_at_every_request(&mut scene);
     scene.settles();
     two_operators(&mut scene);
+    scene.settles();
     let (topics, deletions) = scene.stored();
     assert_eq!(
         topics,
@@ -96,10 +97,7 @@ fn killed_at_every_request(scene: &mut Scene) {
     // The same around a deletion: between the topic's end and the finalizer's.
     let hits = scene.proxy.hits();
     scene.proxy.fail(Method::PATCH, "/topics/step0", Fault::Hang, 1);
-    scene
-        .kube
-        .kubectl(["delete", "topic", "-n", NAMESPACE, "step0", "--wait=false"])
-        .run();
+    delete(&scene.kube, "step0");
     until("the finalizer's patch", PATIENCE, || scene.proxy.hits() > hits);
     assert!(!scene.stub.engine().topics.contains_key("step0"));
     scene.operator.kill();
@@ -163,6 +161,7 @@ fn the_kind_comes_later() {
     install(&kube);
     apply(&kube, "orders", "{config: {retention.ms: 7d}}");
     let before = ready(&kube, "orders", "True/Applied");
+    operator.settles(&kube);
     // The kind goes, and every Topic with it; what they said about their data holds.
     kube.kubectl(["delete", "crd", "topics.tidemark.dev"]).run();
     install(&kube);
@@ -170,6 +169,7 @@ fn the_kind_comes_later() {
     let topic = ready(&kube, "orders", "True/Applied");
     assert_eq!(topic["status"]["topicId"], before["status"]["topicId"]);
     assert_eq!(topic["status"]["retention"], "8d");
+    operator.settles(&kube);
     let engine = stub.engine();
     assert!(
         engine.changes.iter().all(|change| !change.starts_with("DELETE")),

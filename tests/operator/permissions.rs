@@ -13,14 +13,14 @@ use crate::support::wait::until;
 /// `group/resource[/subresource] verb`.
 type Right = String;
 
-/// What the Role says.
-fn allowed() -> BTreeSet<Right> {
-    let text = std::fs::read_to_string(peers::source("deploy/rbac.yaml")).expect("deploy/rbac.yaml");
+/// What the first role of this kind in a file says.
+fn allowed(file: &str, kind: &str) -> BTreeSet<Right> {
+    let text = std::fs::read_to_string(peers::source(file)).expect("a file of the tree");
     let role: Value = text
         .split("---\n")
         .map(|document| serde_yaml::from_str::<Value>(document).expect("YAML"))
-        .find(|document| document["kind"] == "Role")
-        .expect("a Role");
+        .find(|document| document["kind"] == kind)
+        .expect("a role");
     let mut rights = BTreeSet::new();
     let list = |value: &Value| -> Vec<String> {
         value
@@ -99,7 +99,7 @@ fn each_right_is_used_and_nothing_more_is_asked_for() {
     kube.kubectl(["delete", "topic", "-n", NAMESPACE, "orders"]).run();
     gone(&kube, "orders");
     ready(&kube, "second", "True/Applied");
-    let wanted = allowed();
+    let wanted = allowed("deploy/rbac.yaml", "Role");
     until("each right to be used", PATIENCE, || {
         let text = std::fs::read_to_string(&log).expect("a log");
         let missing: Vec<_> = wanted.difference(&used(&text)).cloned().collect();
@@ -110,9 +110,16 @@ fn each_right_is_used_and_nothing_more_is_asked_for() {
     assert_eq!(used(&text), wanted);
 }
 
-/// The component of `deploy/all-namespaces` beside the base, as its comment says it is used.
+/// The component of `deploy/all-namespaces` beside the base, as its comment says it is used. What it allows everywhere is what the Role
+/// allows in one namespace, each right of which is used; but for the lease.
 #[test]
 fn the_component_for_all_namespaces_gives_the_rights_that_it_takes() {
+    let mut everywhere = allowed("deploy/rbac.yaml", "Role");
+    everywhere.retain(|right| !right.contains("/leases "));
+    assert_eq!(
+        allowed("deploy/all-namespaces/rbac.yaml", "ClusterRole"),
+        everywhere
+    );
     let kube = KubeApi::start();
     let overlay = TempDir::new("overlay");
     // Kustomize takes a base by a relative path only.

@@ -29,6 +29,17 @@ pub enum Fault {
     Hang,
     /// It is done, and its answer never comes.
     LoseAnswer,
+    /// It is done once [`Proxy::heal`] is called.
+    Hold,
+}
+
+/// How a watch ends.
+#[derive(Debug, Clone)]
+enum Cut {
+    /// At once, or after these bytes more.
+    Now(Option<Bytes>),
+    /// When so many bytes more of what the server says have passed.
+    After(usize),
 }
 
 /// A fault for requests that it fits.
@@ -52,7 +63,8 @@ struct Faults {
 /// See the module.
 pub struct Proxy {
     faults: Arc<Mutex<Faults>>,
-    cut: broadcast::Sender<Option<Bytes>>,
+    cut: broadcast::Sender<Cut>,
+    healed: broadcast::Sender<()>,
     frozen: watch::Sender<bool>,
     address: String,
     kubectl: ProcessGuard,
@@ -64,7 +76,8 @@ type Http = Client<HttpConnector, Body>;
 #[derive(Clone)]
 struct Shared {
     faults: Arc<Mutex<Faults>>,
-    cut: broadcast::Sender<Option<Bytes>>,
+    cut: broadcast::Sender<Cut>,
+    healed: broadcast::Sender<()>,
     frozen: watch::Receiver<bool>,
     http: Http,
     upstream: String,
@@ -91,6 +104,7 @@ impl Proxy {
             .expect("a runtime");
         let faults = Arc::new(Mutex::new(Faults::default()));
         let (cut, _) = broadcast::channel(16);
+        let (healed, _) = broadcast::channel(16);
         let listener = runtime
             .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
             .expect("a port");
@@ -100,6 +114,7 @@ impl Proxy {
         let router = Router::new().fallback(pass).with_state(Shared {
             faults: Arc::clone(&faults),
             cut: cut.clone(),
+            healed: healed.clone(),
             frozen: thaws,
             http,
             upstream,
@@ -108,6 +123,7 @@ impl Proxy {
         Self {
             faults,
             cut,
+            healed,
             frozen,
             address,
             kubectl,
@@ -145,6 +161,8 @@ impl Proxy {
     /// No more faults.
     pub fn heal(&self) {
         self.faults().rules.clear();
+        // Nothing may be held.
+        let _ = self.healed.send(());
     }
 
     /// How many requests met a fault.
@@ -196,19 +214,24 @@ impl Proxy {
     /// Ends every watch.
     pub fn cut(&self) {
         // Nobody may be watching.
-        let _ = self.cut.send(None);
+        let _ = self.cut.send(Cut::Now(None));
+    }
+
+    /// Ends every watch when so many bytes more have passed, wherever that is.
+    pub fn cut_after(&self, bytes: usize) {
+        let _ = self.cut.send(Cut::After(bytes));
     }
 
     /// Ends every watch in the middle of an event.
     pub fn break_off(&self) {
         let half = r#"{"type":"MODIFIED","object":{"apiVersion":"tidemark.dev/v1alpha1","kind":"Topic","metadata":{"na"#;
-        let _ = self.cut.send(Some(Bytes::from(half)));
+        let _ = self.cut.send(Cut::Now(Some(Bytes::from(half))));
     }
 
     /// Ends every watch with an event that its version is too old.
     pub fn expire(&self) {
         let event = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
-        let _ = self.cut.send(Some(Bytes::from(format!("{event}\n"))));
+        let _ = self.cut.send(Cut::Now(Some(Bytes::from(format!("{event}\n")))));
     }
 }
 
@@ -237,6 +260,7 @@ async fn pass(State(shared): State<Shared>, mut request: Request) -> Response {
     let Shared {
         faults,
         cut,
+        healed,
         frozen,
         http,
         upstream,
@@ -246,6 +270,7 @@ async fn pass(State(shared): State<Shared>, mut request: Request) -> Response {
         .path_and_query()
         .map_or_else(String::new, ToString::to_string);
     let watching = path.contains("watch=");
+    let mut healed = healed.subscribe();
     let fault = {
         let mut faults = faults.lock().expect("no panic under the lock");
         let lists = request.method() == Method::GET && path.contains("/topics?") && !watching;
@@ -267,6 +292,8 @@ async fn pass(State(shared): State<Shared>, mut request: Request) -> Response {
     match &fault {
         Some(Fault::Answer(code, retry_after)) => return refusal(*code, *retry_after),
         Some(Fault::Hang) => return std::future::pending().await,
+        // An error is the end of the test.
+        Some(Fault::Hold) => drop(healed.recv().await),
         Some(Fault::LoseAnswer) | None => {}
     }
     let uri = format!("http://{upstream}{path}");
@@ -288,17 +315,32 @@ async fn pass(State(shared): State<Shared>, mut request: Request) -> Response {
     }
     let (frames, cut) = (Box::pin(frames), cut.subscribe());
     // What comes from the server until the cut, then what the cut says, then the end.
-    let merged = futures::stream::unfold(Some((frames, cut, frozen)), |state| async move {
-        let (mut frames, mut cut, mut frozen) = state?;
-        let next = async {
-            let chunk = frames.next().await;
-            // An error is the end of the test.
-            let _ = frozen.wait_for(|frozen| !*frozen).await;
-            chunk
-        };
-        tokio::select! {
-            chunk = next => Some((chunk?, Some((frames, cut, frozen)))),
-            event = cut.recv() => event.ok().flatten().map(|bytes| (Ok(bytes), None)),
+    let merged = futures::stream::unfold(Some((frames, cut, frozen, None)), |state| async move {
+        let (mut frames, mut cut, mut frozen, mut left) = state?;
+        loop {
+            let next = async {
+                let chunk = frames.next().await;
+                // An error is the end of the test.
+                let _ = frozen.wait_for(|frozen| !*frozen).await;
+                chunk
+            };
+            tokio::select! {
+                chunk = next => {
+                    let mut chunk: Result<Bytes, String> = chunk?;
+                    if let (Ok(bytes), Some(rest)) = (&mut chunk, left) {
+                        if bytes.len() >= rest {
+                            bytes.truncate(rest);
+                            return Some((chunk, None));
+                        }
+                        left = Some(rest - bytes.len());
+                    }
+                    return Some((chunk, Some((frames, cut, frozen, left))));
+                }
+                event = cut.recv() => match event.ok()? {
+                    Cut::Now(bytes) => return bytes.map(|bytes| (Ok(bytes), None)),
+                    Cut::After(bytes) => left = Some(bytes),
+                }
+            }
         }
     });
     Response::from_parts(head, Body::from_stream(merged))

@@ -170,14 +170,47 @@ impl Operator {
 
     /// Rounds so far, of any result.
     pub fn rounds(&self) -> f64 {
+        self.sum("tidemark_operator_reconciles_total{", "")
+    }
+
+    /// Requests so far by which the operator changed something in the cluster, or tried to; the lease aside.
+    pub fn writes(&self) -> f64 {
+        let requests = "tidemark_operator_api_requests_total{";
+        ["status", "finalizer", "event"]
+            .iter()
+            .map(|kind| self.sum(requests, &format!("request=\"{kind}\"")))
+            .sum()
+    }
+
+    /// The sum of all series that begin like this and have this label.
+    fn sum(&self, name: &str, label: &str) -> f64 {
         let reply = request(&self.probes, "GET", "/metrics", None, None).expect("metrics");
-        let counts = reply
-            .body
-            .lines()
-            .filter(|line| line.starts_with("tidemark_operator_reconciles_total{"));
-        counts
+        let lines = reply.body.lines();
+        lines
+            .filter(|line| line.starts_with(name) && line.contains(label))
             .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
             .sum()
+    }
+
+    /// What there is left to do gets done; then every Topic is looked at once more and nothing is written at all.
+    #[track_caller]
+    pub fn settles(&self, kube: &KubeApi) {
+        let mut look = 0;
+        eventually("a round of every Topic without a write", PATIENCE, || {
+            look += 1;
+            let (rounds, writes) = (self.rounds(), self.writes());
+            let annotation = format!("tests/look={look}");
+            let args = ["annotate", "topics", "--all", "--overwrite", &annotation];
+            let topics = kubectl(kube, args).run().lines().count();
+            let topics = f64::from(u32::try_from(topics).expect("a handful"));
+            until("a round for each", PATIENCE, || self.rounds() >= rounds + topics);
+            let more = self.writes() - writes;
+            if more < 1.0 {
+                Ok(())
+            } else {
+                Err(format!("{more} writes"))
+            }
+        });
     }
 }
 
@@ -223,6 +256,35 @@ pub fn ready(kube: &KubeApi, name: &str, wanted: &str) -> Value {
     })
 }
 
+/// kubectl in the namespace of `deploy/`.
+#[track_caller]
+pub fn kubectl<'a>(kube: &KubeApi, args: impl IntoIterator<Item = &'a str>) -> Start {
+    kube.kubectl(["-n", NAMESPACE]).args(args)
+}
+
+/// Marks a Topic for deletion, and does not wait for its end.
+#[track_caller]
+pub fn delete(kube: &KubeApi, name: &str) {
+    kubectl(kube, ["delete", "topic", name, "--wait=false"]).run();
+}
+
+/// Merges this into a Topic.
+#[track_caller]
+pub fn patch(kube: &KubeApi, name: &str, merge: &str) {
+    kubectl(kube, ["patch", "topic", name, "--type=merge", "-p", merge]).run();
+}
+
+/// Pauses a Topic, or lets it go on.
+#[track_caller]
+pub fn pause(kube: &KubeApi, name: &str, paused: bool) {
+    let annotation = if paused {
+        "tidemark.dev/paused=true"
+    } else {
+        "tidemark.dev/paused-"
+    };
+    kubectl(kube, ["annotate", "topic", name, annotation]).run();
+}
+
 /// Applies a Topic with this spec in flow style.
 #[track_caller]
 pub fn apply(kube: &KubeApi, name: &str, spec: &str) {
@@ -238,18 +300,33 @@ pub fn manifest(name: &str, spec: &str) -> String {
 /// Reasons of the events about a Topic, in alphabetical order.
 #[track_caller]
 pub fn events(kube: &KubeApi, name: &str) -> Vec<String> {
-    let text = kube
-        .kubectl(["get", "events.events.k8s.io", "-n", NAMESPACE, "-o", "json"])
-        .run();
-    let list: Value = serde_json::from_str(&text).expect("JSON");
-    let all = list["items"].as_array().cloned().unwrap_or_default();
-    let mut reasons: Vec<String> = all
-        .iter()
-        .filter(|event| event["regarding"]["name"] == name)
-        .map(|event| event["reason"].as_str().unwrap_or_default().to_owned())
-        .collect();
+    let told = events_about(kube, name).into_iter();
+    let mut reasons: Vec<String> = told.map(|(reason, _)| reason).collect();
     reasons.sort();
     reasons
+}
+
+/// Waits for an event about a Topic with this reason; answers its note.
+#[track_caller]
+pub fn event(kube: &KubeApi, name: &str, reason: &str) -> String {
+    eventually(&format!("an event {reason} of {name}"), PATIENCE, || {
+        let told = events_about(kube, name);
+        let found = told.iter().find(|(found, _)| found == reason);
+        found.map(|(_, note)| note.clone()).ok_or(format!("{told:?}"))
+    })
+}
+
+/// Reasons and notes of the events about a Topic.
+#[track_caller]
+fn events_about(kube: &KubeApi, name: &str) -> Vec<(String, String)> {
+    let text = kubectl(kube, ["get", "events.events.k8s.io", "-o", "json"]).run();
+    let list: Value = serde_json::from_str(&text).expect("JSON");
+    let all = list["items"].as_array().cloned().unwrap_or_default();
+    let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+    all.iter()
+        .filter(|event| event["regarding"]["name"] == name)
+        .map(|event| (text(event, "reason"), text(event, "note")))
+        .collect()
 }
 
 /// Waits until a Topic is gone.

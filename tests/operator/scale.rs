@@ -3,6 +3,14 @@ use std::time::Duration;
 
 use crate::fleet::Fleet;
 
+/// H12: fifty settled Topics.
+#[test]
+fn a_settled_operator_does_not_wake_itself() {
+    let mut fleet = Fleet::start();
+    fleet.grow_to(50, Duration::ZERO);
+    fleet.wakes_only_when_told();
+}
+
 #[test]
 fn a_topic_costs_at_most_three_requests_and_nothing_when_settled() {
     // More than one page of a list.

@@ -1,6 +1,7 @@
 //! What a person with kubectl sees: the life of a Topic.
 use crate::running::{
-    NAMESPACE, Operator, PATIENCE, apply, condition, events, gone, install, manifest, ready, topic,
+    NAMESPACE, Operator, PATIENCE, apply, condition, delete, events, gone, install, kubectl, manifest, patch,
+    ready, topic,
 };
 use crate::stub::Stub;
 use crate::support::kube::KubeApi;
@@ -16,8 +17,9 @@ fn the_life_of_a_topic() {
 
     refusal_and_resumption(&kube, &stub);
     revert_second_lowering_and_allow(&kube, &stub);
-    pause(&kube, &stub);
+    paused(&kube, &stub);
     forms_are_kept(&kube, &stub);
+    edits_without_effect(&kube, &stub);
     conflict_and_hand_over(&kube, &stub);
     collision(&kube, &stub);
     deletion(&kube, &stub);
@@ -40,7 +42,7 @@ fn refusal_and_resumption(kube: &KubeApi, stub: &Stub) {
     assert_eq!(topic["status"]["topicName"], "Orders.v1");
     assert_eq!(topic["status"]["partitions"], 3);
     assert_eq!(stub.value("Orders.v1", "retention.ms"), "604800000");
-    let columns = kube.kubectl(["get", "tpc", "-n", NAMESPACE, "orders"]).run();
+    let columns = kubectl(kube, ["get", "tpc", "orders"]).run();
     let cells: Vec<&str> = columns
         .lines()
         .nth(1)
@@ -52,6 +54,8 @@ fn refusal_and_resumption(kube: &KubeApi, stub: &Stub) {
         ["orders", "3", "7d", "2Gi", "True", "Applied"],
         "{columns}"
     );
+
+    columns_are_those_of_the_status_command(kube);
 
     stub.engine().reader_at = Some(40);
     apply(
@@ -68,16 +72,8 @@ fn refusal_and_resumption(kube: &KubeApi, stub: &Stub) {
     assert_eq!(plan["readersAtRisk"][0]["recordsAtRisk"], 60);
     assert_eq!(plan["changes"][0]["to"], "86400000");
     assert_eq!(stub.value("Orders.v1", "retention.ms"), "604800000");
-    let fails = kube
-        .kubectl([
-            "wait",
-            "-n",
-            NAMESPACE,
-            "topic/orders",
-            "--for=condition=Ready",
-            "--timeout=1s",
-        ])
-        .output();
+    let wait = ["wait", "topic/orders", "--for=condition=Ready", "--timeout=1s"];
+    let fails = kubectl(kube, wait).output();
     assert!(!fails.status.success());
 
     stub.catch_up();
@@ -88,6 +84,27 @@ fn refusal_and_resumption(kube: &KubeApi, stub: &Stub) {
     until("the events", PATIENCE, || {
         events(kube, "orders") == ["Applied", "Refused", "Resumed"]
     });
+}
+
+/// What `tidemark status` shows has the headers of `kubectl`, ages aside, in the same order.
+fn columns_are_those_of_the_status_command(kube: &KubeApi) {
+    for (format, wide) in [("", false), ("wide", true)] {
+        let table = kubectl(kube, ["get", "topics", "orders", "--output", format]).run();
+        let header = table.lines().next().expect("a header").to_owned();
+        let ours = tidemark::resource::columns::printed().into_iter();
+        let ours = ours.filter(|column| wide || !column.wide);
+        let ours: Vec<String> = ours.map(|column| column.name.to_uppercase()).collect();
+        let shown: Vec<&str> = header
+            .split("  ")
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+            .collect();
+        let shown: Vec<&str> = shown
+            .into_iter()
+            .filter(|name| !["NAME", "AGE"].contains(name))
+            .collect();
+        assert_eq!(shown, ours, "{table}");
+    }
 }
 
 fn revert_second_lowering_and_allow(kube: &KubeApi, stub: &Stub) {
@@ -116,37 +133,21 @@ fn revert_second_lowering_and_allow(kube: &KubeApi, stub: &Stub) {
     stub.engine().reader_at = None;
 }
 
-fn pause(kube: &KubeApi, stub: &Stub) {
+fn paused(kube: &KubeApi, stub: &Stub) {
     apply(kube, "paused", "{config: {retention.ms: 7d}}");
     ready(kube, "paused", "True/Applied");
-    kube.kubectl([
-        "annotate",
-        "topic",
-        "-n",
-        NAMESPACE,
-        "paused",
-        "tidemark.dev/paused=true",
-    ])
-    .run();
+    crate::running::pause(kube, "paused", true);
     apply(kube, "paused", "{config: {retention.ms: 1d}}");
     let topic = ready(kube, "paused", "False/Paused");
     assert_eq!(condition(&topic, "Paused"), "True/Paused");
     assert_eq!(stub.value("paused", "retention.ms"), "604800000");
-    kube.kubectl([
-        "annotate",
-        "topic",
-        "-n",
-        NAMESPACE,
-        "paused",
-        "tidemark.dev/paused-",
-    ])
-    .run();
+    crate::running::pause(kube, "paused", false);
     let topic = ready(kube, "paused", "True/Applied");
     assert_eq!(condition(&topic, "Paused"), "absent");
     assert_eq!(stub.value("paused", "retention.ms"), "86400000");
 }
 
-/// What the user wrote stays as it is written, and the operator owns nothing of the spec.
+/// J2 and J5: what the user wrote stays as it is written, and the operator owns nothing of the spec.
 fn forms_are_kept(kube: &KubeApi, stub: &Stub) {
     for (name, form) in [("integer", "86400000"), ("string", "'86400000'"), ("unit", "1d")] {
         apply(kube, name, &format!("{{config: {{retention.ms: {form}}}}}"));
@@ -156,18 +157,11 @@ fn forms_are_kept(kube: &KubeApi, stub: &Stub) {
         assert_eq!(written.starts_with('"'), form != "86400000", "{written}");
         assert_eq!(topic["metadata"]["generation"], 1);
         assert_eq!(stub.value(name, "retention.ms"), "86400000");
-        let text = kube
-            .kubectl([
-                "get",
-                "topic",
-                "-n",
-                NAMESPACE,
-                name,
-                "-o",
-                "json",
-                "--show-managed-fields",
-            ])
-            .run();
+        let text = kubectl(
+            kube,
+            ["get", "topic", name, "-o", "json", "--show-managed-fields"],
+        )
+        .run();
         let topic: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let ours = topic["metadata"]["managedFields"]
             .as_array()
@@ -186,17 +180,34 @@ fn forms_are_kept(kube: &KubeApi, stub: &Stub) {
             String::from_utf8_lossy(&same.stdout)
         );
     }
-    // An edit that changes nothing is seen, without a call to the engine and without a transition.
-    let before = topic(kube, "integer");
-    let changes = stub.engine().changes.len();
-    apply(kube, "integer", "{config: {retention.ms: '86400000'}}");
-    let after = ready(kube, "integer", "True/Applied");
-    assert_eq!(after["metadata"]["generation"], 2);
-    let moved = |topic: &serde_json::Value| topic["status"]["conditions"][0]["lastTransitionTime"].clone();
-    assert_eq!(moved(&before), moved(&after));
-    assert_eq!(stub.engine().changes.len(), changes);
 }
 
+/// H11: an edit that changes nothing in the engine is seen, without a call for a change and without a transition.
+fn edits_without_effect(kube: &KubeApi, stub: &Stub) {
+    let orders = [
+        "{config: {retention.ms: 604800000}, partitionConfig: [{partition: 0}, {partition: 1}], readers: {required: [a, b]}}",
+        "{config: {retention.ms: '604800000'}, partitionConfig: [{partition: 0}, {partition: 1}], readers: {required: [a, b]}}",
+        "{config: {retention.ms: '604800000'}, partitionConfig: [{partition: 1}, {partition: 0}], readers: {required: [a, b]}}",
+    ];
+    apply(kube, "same", orders[0]);
+    let before = ready(kube, "same", "True/Applied");
+    let changes = stub.engine().changes.len();
+    let moved = |topic: &serde_json::Value| -> Vec<serde_json::Value> {
+        let all = topic["status"]["conditions"].as_array().expect("a list").iter();
+        all.map(|condition| condition["lastTransitionTime"].clone())
+            .collect()
+    };
+    for (generation, spec) in (2..).zip(&orders[1..]) {
+        apply(kube, "same", spec);
+        let after = ready(kube, "same", "True/Applied");
+        assert_eq!(after["metadata"]["generation"], generation, "H11");
+        assert_eq!(after["status"]["observedGeneration"], generation, "H11");
+        assert_eq!(moved(&before), moved(&after), "H11");
+        assert_eq!(stub.engine().changes.len(), changes, "H11");
+    }
+}
+
+/// H4 on a stub; with data in `cases.rs`.
 fn conflict_and_hand_over(kube: &KubeApi, stub: &Stub) {
     apply(kube, "first", "{topicName: shared, config: {retention.ms: 7d}}");
     let first = ready(kube, "first", "True/Applied");
@@ -204,7 +215,7 @@ fn conflict_and_hand_over(kube: &KubeApi, stub: &Stub) {
     let second = ready(kube, "second", "False/Conflict");
     assert!(second["status"]["topicId"].is_null());
     ready(kube, "first", "True/Applied");
-    kube.kubectl(["delete", "topic", "-n", NAMESPACE, "first"]).run();
+    delete(kube, "first");
     let second = ready(kube, "second", "True/Applied");
     assert_eq!(
         second["status"]["topicId"], first["status"]["topicId"],
@@ -220,7 +231,7 @@ fn collision(kube: &KubeApi, stub: &Stub) {
     apply(kube, "x2", "{topicName: a_b.c}");
     let topic = ready(kube, "x2", "False/NameCollision");
     assert!(topic["status"]["conditions"].to_string().contains("a.b_c"));
-    kube.kubectl(["delete", "topic", "-n", NAMESPACE, "x1"]).run();
+    delete(kube, "x1");
     ready(kube, "x2", "True/Applied");
     assert!(!stub.engine().topics.contains_key("a.b_c"));
 }
@@ -229,8 +240,7 @@ fn deletion(kube: &KubeApi, stub: &Stub) {
     apply(kube, "kept", "{config: {retention.ms: 7d}}");
     let topic = ready(kube, "kept", "True/Applied");
     assert!(topic["metadata"]["finalizers"].is_null(), "Retain needs none");
-    kube.kubectl(["delete", "topic", "-n", NAMESPACE, "kept", "--timeout=20s"])
-        .run();
+    kubectl(kube, ["delete", "topic", "kept", "--timeout=20s"]).run();
     assert!(stub.engine().topics.contains_key("kept"));
     apply(kube, "kept", "{config: {retention.ms: 7d}}");
     let again = ready(kube, "kept", "True/Applied");
@@ -243,8 +253,7 @@ fn deletion(kube: &KubeApi, stub: &Stub) {
         serde_json::json!(["tidemark.dev/topic-data"])
     );
     stub.engine().reader_at = Some(1);
-    kube.kubectl(["delete", "topic", "-n", NAMESPACE, "doomed", "--wait=false"])
-        .run();
+    delete(kube, "doomed");
     let topic = ready(kube, "doomed", "False/SlowReader");
     assert_eq!(condition(&topic, "Stalled"), "True/SlowReader");
     assert!(events(kube, "doomed").contains(&"DeletionHeld".to_owned()));
@@ -257,19 +266,8 @@ fn deletion(kube: &KubeApi, stub: &Stub) {
     apply(kube, "released", "{deletionPolicy: Delete}");
     ready(kube, "released", "True/Applied");
     stub.engine().away = true;
-    kube.kubectl(["delete", "topic", "-n", NAMESPACE, "released", "--wait=false"])
-        .run();
-    kube.kubectl([
-        "patch",
-        "topic",
-        "-n",
-        NAMESPACE,
-        "released",
-        "--type=merge",
-        "-p",
-        r#"{"spec":{"deletionPolicy":"Retain"}}"#,
-    ])
-    .run();
+    delete(kube, "released");
+    patch(kube, "released", r#"{"spec":{"deletionPolicy":"Retain"}}"#);
     gone(kube, "released");
     stub.engine().away = false;
     assert!(stub.engine().topics.contains_key("released"), "the data stays");
@@ -282,17 +280,7 @@ fn partitions_and_names(kube: &KubeApi, stub: &Stub) {
     apply(kube, "wide", "{partitions: 2}");
     let topic = ready(kube, "wide", "False/PartitionDecrease");
     assert_eq!(condition(&topic, "Stalled"), "True/PartitionDecrease");
-    kube.kubectl([
-        "patch",
-        "topic",
-        "-n",
-        NAMESPACE,
-        "wide",
-        "--type=json",
-        "-p",
-        r#"[{"op":"remove","path":"/spec/partitions"}]"#,
-    ])
-    .run();
+    patch(kube, "wide", r#"{"spec":{"partitions":null}}"#);
     let topic = ready(kube, "wide", "True/Applied");
     assert_eq!(topic["status"]["partitions"], 3, "adopted");
     // Topics without a resource cause no write and no error.
@@ -335,6 +323,7 @@ fn drift_and_missing(kube: &KubeApi, stub: &Stub) {
     assert!(events(kube, "drifts").contains(&"TopicMissing".to_owned()));
 }
 
+/// H21: an engine that says yes and keeps the old limit is never believed.
 fn lies(kube: &KubeApi, stub: &Stub) {
     apply(kube, "lied-to", "{config: {retention.ms: 604800000}}");
     ready(kube, "lied-to", "True/Applied");
@@ -347,22 +336,25 @@ fn lies(kube: &KubeApi, stub: &Stub) {
         message.contains("asked 86400000, in force 604800000"),
         "{message}"
     );
+    // However often it is asked, and however often it says yes.
+    let asked = |stub: &Stub| {
+        stub.engine()
+            .changes
+            .iter()
+            .filter(|change| *change == "PUT lied-to")
+            .count()
+    };
+    let before = asked(stub);
+    until("three more attempts", PATIENCE, || asked(stub) >= before + 3);
+    let now = crate::running::topic(kube, "lied-to");
+    assert_eq!(now["status"]["conditions"], topic["status"]["conditions"], "H21");
     stub.engine().lies = false;
     ready(kube, "lied-to", "True/Applied");
 }
 
 fn settled_is_silent(kube: &KubeApi, stub: &Stub, operator: &Operator) {
-    let versions = || {
-        kube.kubectl([
-            "get",
-            "topics",
-            "-n",
-            NAMESPACE,
-            "-o",
-            "jsonpath={range .items[*]}{.metadata.name}={.metadata.resourceVersion} {end}",
-        ])
-        .run()
-    };
+    let each = "jsonpath={range .items[*]}{.metadata.name}={.metadata.resourceVersion} {end}";
+    let versions = || kubectl(kube, ["get", "topics", "-o", each]).run();
     let writes = || operator.metric("tidemark_operator_api_requests_total{request=\"status\",result=\"ok\"}");
     // Every Topic is looked at once more, and nothing is written for it.
     let (before, written, rounds) = (versions(), writes(), operator.rounds());
@@ -385,20 +377,20 @@ fn wait_and_diff(kube: &KubeApi) {
     let text = manifest("waited", "{config: {retention.ms: 7d}}");
     kube.kubectl(["apply", "--server-side", "-f", "-"])
         .run_with(text.as_bytes());
-    kube.kubectl([
-        "wait",
-        "-n",
-        NAMESPACE,
-        "topic/waited",
-        "--for=condition=Ready",
-        "--timeout=30s",
-    ])
-    .run();
+    let wait = ["wait", "topic/waited", "--for=condition=Ready", "--timeout=30s"];
+    kubectl(kube, wait).run();
     // Server-side apply once more, by the same manager: no conflict with what the operator owns.
     kube.kubectl(["apply", "--server-side", "-f", "-"])
         .run_with(text.replace("7d", "8d").as_bytes());
     let topic = ready(kube, "waited", "True/Applied");
     assert_eq!(topic["status"]["retention"], "8d");
+    // And in an editor.
+    kubectl(kube, ["edit", "topic", "waited"])
+        .env("KUBE_EDITOR", "sed -i s/8d/9d/")
+        .run();
+    let topic = ready(kube, "waited", "True/Applied");
+    assert_eq!(topic["spec"]["config"]["retention.ms"], "9d");
+    assert_eq!(topic["status"]["retention"], "9d");
 }
 
 fn examples(kube: &KubeApi) {

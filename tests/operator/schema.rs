@@ -227,6 +227,7 @@ fn the_api_server_refuses_every_wrong_manifest_by_name() {
 
     accepted(&kube);
     refusals(&kube);
+    numbers_with_an_exponent(&kube);
     transitions(&kube);
     explains(&kube);
     round_trip(&kube, &file);
@@ -313,6 +314,36 @@ fn accepted(kube: &KubeApi) {
     ] {
         kube.kubectl(["create", "--dry-run=server", "-f", "-"])
             .run_with(manifest("fine", spec).as_bytes());
+    }
+}
+
+/// J1: what a template makes of a large number is taken as exactly that integer or refused with the text as written.
+fn numbers_with_an_exponent(kube: &KubeApi) {
+    for (written, exact) in [
+        ("6.048e+08", Some(604_800_000)),
+        ("'6.048e+08'", Some(604_800_000)),
+        ("2.16e+07", Some(21_600_000)),
+        ("1.000000012e+09", Some(1_000_000_012)),
+        ("1.5", None),
+        ("'1.5'", None),
+    ] {
+        let text = manifest("templated", &format!("{{config: {{retention.ms: {written}}}}}"));
+        let output = kube
+            .kubectl(["create", "--dry-run=server", "-o", "json", "-f", "-"])
+            .output_with(text.as_bytes());
+        if output.status.success() {
+            let taken: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            let value = &taken["spec"]["config"]["retention.ms"];
+            assert!(
+                exact.is_some() && value.as_i64() == exact,
+                "J1: {written}: {value}"
+            );
+        } else {
+            // Of a number with a fraction the API server tells the field and the type only.
+            let told = String::from_utf8_lossy(&output.stderr);
+            let as_written = exact.map_or("config.retention.ms", |_| written.trim_matches('\''));
+            assert!(told.contains(as_written), "J1: {written}: {told}");
+        }
     }
 }
 
@@ -432,7 +463,7 @@ fn upgrade(kube: &KubeApi, file: &str) {
     assert_eq!(stored, "[\"v1alpha1\"]");
 }
 
-/// The way from one stored version to the next, by the commands of the documentation: the old one cannot be dropped before it.
+/// J11: the way from one stored version to the next, by the commands of the documentation: the old one cannot be dropped before it.
 fn a_version_is_followed_by_the_next(kube: &KubeApi) {
     let mut both: Value = serde_json::to_value(crd::definition()).expect("JSON");
     let versions = both["spec"]["versions"].as_array_mut().expect("a list");
@@ -460,7 +491,8 @@ fn a_version_is_followed_by_the_next(kube: &KubeApi) {
             json!([
                 topic["metadata"]["uid"],
                 topic["metadata"]["generation"],
-                topic["spec"]
+                topic["spec"],
+                topic["status"]
             ])
         })
         .collect()
@@ -495,5 +527,9 @@ fn a_version_is_followed_by_the_next(kube: &KubeApi) {
         "{}",
         String::from_utf8_lossy(&answer.stderr)
     );
-    assert_eq!(topics("v1beta1"), before, "neither generation nor spec has moved");
+    assert_eq!(
+        topics("v1beta1"),
+        before,
+        "J11: neither generation nor spec nor status has moved"
+    );
 }

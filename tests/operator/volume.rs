@@ -236,6 +236,7 @@ fn the_volume_is_somebody_elses(scene: &mut Scene) {
     scene.engine.stop();
     let other = ["--check-interval", "1h", "--identity", "cluster-b"];
     scene.engine.change(tidemark(["engine"]), &other);
+    let files = files_of(&scene.engine.data().join("logs"));
     scene.engine.start_unready();
     let topic = ready(&scene.kube, "orders", "False/IdentityMismatch");
     assert_eq!(condition(&topic, "StorageHealthy"), "False/IdentityMismatch");
@@ -245,6 +246,11 @@ fn the_volume_is_somebody_elses(scene: &mut Scene) {
     assert!(
         std::net::TcpStream::connect(scene.engine.bootstrap()).is_err(),
         "no client is served"
+    );
+    assert_eq!(
+        files_of(&scene.engine.data().join("logs")),
+        files,
+        "F15: no data touched"
     );
     scene.engine.kill();
     let adopts = [
@@ -267,24 +273,37 @@ fn the_volume_is_somebody_elses(scene: &mut Scene) {
 fn the_file_system_cannot_lock(scene: &mut Scene) {
     let before = scene.partition();
     let wrapper = scene.home.join("no_locks");
-    Start::new("cc", "cc")
-        .arg("-o")
-        .arg(&wrapper)
-        .arg(peers::source("tests/operator/no_locks.c"))
-        .run();
-    scene.engine.kill();
-    let program = || Start::new("tidemark", &wrapper).arg(BINARY).arg("engine");
-    scene.engine.change(program(), &["--identity", "cluster-b"]);
-    scene.engine.start_unready();
-    let topic = ready(&scene.kube, "orders", "False/LockUnsupported");
-    assert_eq!(condition(&topic, "StorageHealthy"), "False/LockUnsupported");
-    assert_eq!(condition(&topic, "Stalled"), "True/LockUnsupported");
-    let told = message(&topic, "StorageHealthy");
     let lock = scene.engine.data().join("lock").display().to_string();
-    assert!(
-        told.contains(&lock) && told.contains("No locks available"),
-        "{told}"
-    );
+    for (answer, words) in [("ENOLCK", "No locks available"), ("EINVAL", "Invalid argument")] {
+        Start::new("cc", "cc")
+            .arg(format!("-DANSWER={answer}"))
+            .arg("-o")
+            .arg(&wrapper)
+            .arg(peers::source("tests/operator/no_locks.c"))
+            .run();
+        scene.engine.kill();
+        let files = files_of(&scene.engine.data().join("logs"));
+        let program = Start::new("tidemark", &wrapper).arg(BINARY).arg("engine");
+        scene.engine.change(program, &["--identity", "cluster-b"]);
+        scene.engine.start_unready();
+        eventually("the words of the engine that could not lock", PATIENCE, || {
+            let topic = ready(&scene.kube, "orders", "False/LockUnsupported");
+            assert_eq!(condition(&topic, "StorageHealthy"), "False/LockUnsupported");
+            assert_eq!(condition(&topic, "Stalled"), "True/LockUnsupported");
+            let told = message(&topic, "StorageHealthy");
+            let all = [&lock, words, "does not support advisory locks"];
+            if all.iter().all(|part| told.contains(part)) {
+                Ok(())
+            } else {
+                Err(told)
+            }
+        });
+        assert_eq!(
+            files_of(&scene.engine.data().join("logs")),
+            files,
+            "F6: no data touched"
+        );
+    }
     // The lock file of the process that was killed is no obstacle.
     scene.engine.kill();
     let flags = ["--check-interval", "1h", "--identity", "cluster-b"];
@@ -292,6 +311,22 @@ fn the_file_system_cannot_lock(scene: &mut Scene) {
     scene.engine.start_again();
     ready(&scene.kube, "orders", "True/Applied");
     assert_eq!(scene.partition()["logEnd"], before["logEnd"]);
+}
+
+/// Every file below a folder, with its length and when it was last written.
+fn files_of(folder: &std::path::Path) -> Vec<(std::path::PathBuf, u64, std::time::SystemTime)> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let known = entry.metadata().expect("what the file system knows");
+        if known.is_dir() {
+            files.extend(files_of(&entry.path()));
+        } else {
+            files.push((entry.path(), known.len(), known.modified().expect("a time")));
+        }
+    }
+    files.sort();
+    files
 }
 
 /// F11: nobody answers. What was known keeps its time, the edit is not seen, and nothing is decided.

@@ -2,7 +2,9 @@
 use serde_json::Value;
 
 use crate::gitops::{argocd, kstatus};
-use crate::running::{NAMESPACE, Operator, PATIENCE, apply, condition, events, gone, install, ready, topic};
+use crate::running::{
+    Operator, PATIENCE, apply, condition, delete, event, events, gone, install, kubectl, pause, ready, topic,
+};
 use crate::support::kcat::{kcat, produce};
 use crate::support::kube::KubeApi;
 use crate::support::temp::TempDir;
@@ -60,11 +62,6 @@ fn in_force(engine: &Tidemark, topic: &str, key: &str) -> String {
         .to_owned()
 }
 
-fn pause(kube: &KubeApi, annotation: &str) {
-    kube.kubectl(["annotate", "topic", "-n", NAMESPACE, "orders", annotation])
-        .run();
-}
-
 fn position(topic: &Value) -> i64 {
     topic["status"]["plan"]["readersAtRisk"][0]["position"]
         .as_i64()
@@ -96,14 +93,14 @@ fn a_slow_reader_holds_a_lowering_back_until_it_has_read_on() {
     read(&engine, "billing", "orders", 100);
 
     // Paused: the edit waits for a person, and the guard judges it when it goes on.
-    pause(&kube, "tidemark.dev/paused=true");
+    pause(&kube, "orders", true);
     apply(&kube, "orders", &spec("3000", ""));
     let orders = ready(&kube, "orders", "False/Paused");
     assert_eq!(argocd(&orders), "Suspended");
     engine.pass();
     assert_eq!(log_start(&engine, "orders"), 0);
     assert_eq!(in_force(&engine, "orders", "retention.bytes"), "-1");
-    pause(&kube, "tidemark.dev/paused-");
+    pause(&kube, "orders", false);
 
     // Lowered in the manifest: refused, and nothing is deleted.
     apply(&kube, "orders", &spec("3000", ""));
@@ -121,7 +118,12 @@ fn a_slow_reader_holds_a_lowering_back_until_it_has_read_on() {
     );
     engine.pass();
     assert_eq!(log_start(&engine, "orders"), 0);
-    let row = kube.kubectl(["get", "topics", "-n", NAMESPACE, "orders"]).run();
+    let at_risk = &orders["status"]["plan"]["readersAtRisk"][0]["recordsAtRisk"];
+    let told = event(&kube, "orders", "Refused");
+    for words in ["billing", "partition 0", "100", &at_risk.to_string()] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    let row = kubectl(&kube, ["get", "topics", "orders"]).run();
     assert!(row.contains("SlowReader") && row.contains("billing"), "{row}");
 
     // Engine restarted meanwhile, operator restarted meanwhile: the refusal stays what it is.
@@ -153,8 +155,39 @@ fn a_slow_reader_holds_a_lowering_back_until_it_has_read_on() {
             .iter()
             .all(|reason| told.contains(&(*reason).to_owned()))
     });
+    held_under_pause(&kube, &engine);
     what_only_the_engine_can_know(&kube, &engine);
+    operator.settles(&kube);
     operator.stop();
+}
+
+/// A change that waits stays where it is while its Topic is paused, whatever its reader does, and goes in when that ends.
+fn held_under_pause(kube: &KubeApi, engine: &Tidemark) {
+    apply(kube, "held", &spec("-1", ""));
+    ready(kube, "held", "True/Applied");
+    fill(engine, "held");
+    read(engine, "billing", "held", 100);
+    apply(kube, "held", &spec("3000", ""));
+    ready(kube, "held", "False/SlowReader");
+    pause(kube, "held", true);
+    let held = ready(kube, "held", "False/Paused");
+    assert_eq!(condition(&held, "Paused"), "True/Paused");
+    assert_eq!(condition(&held, "Stalled"), "absent", "somebody knows");
+    read(engine, "billing", "held", 300);
+    until("the status to say that only the pause holds it", PATIENCE, || {
+        condition(&topic(kube, "held"), "RetentionApplied") == "False/Paused"
+    });
+    engine.pass();
+    assert_eq!(log_start(engine, "held"), 0);
+    assert_eq!(in_force(engine, "held", "retention.bytes"), "-1");
+    pause(kube, "held", false);
+    let on = ready(kube, "held", "True/Applied");
+    assert_eq!(
+        on["metadata"]["generation"], held["metadata"]["generation"],
+        "without an edit"
+    );
+    engine.pass();
+    assert!(log_start(engine, "held") > 300);
 }
 
 /// The API server takes it, the engine does not: `Invalid` with its words, and the old values stay in force.
@@ -202,7 +235,7 @@ fn an_engine_that_dies_in_the_middle_of_a_change_is_asked_again() {
     install(&kube);
     let home = TempDir::new("dies");
     let mut engine = Tidemark::engine(home.path(), &["--check-interval", "1h"]);
-    let _operator = Operator::start(&kube, engine.control());
+    let operator = Operator::start(&kube, engine.control());
     let spec =
         |days: usize| format!("{{partitions: 2, config: {{retention.ms: {days}d}}, deletionPolicy: Delete}}");
     let creation = [
@@ -234,8 +267,7 @@ fn an_engine_that_dies_in_the_middle_of_a_change_is_asked_again() {
     {
         let name = format!("made-{number}");
         die_at(&mut engine, point, || {
-            kube.kubectl(["delete", "topic", "-n", NAMESPACE, &name, "--wait=false"])
-                .run();
+            delete(&kube, &name);
         });
         gone(&kube, &name);
         assert_eq!(
@@ -245,6 +277,7 @@ fn an_engine_that_dies_in_the_middle_of_a_change_is_asked_again() {
     }
     let kept = &engine.get("/v1/topics/made-2")["partitions"][0]["logEnd"];
     assert_eq!(*kept, 1, "nobody asked for its end");
+    operator.settles(&kube);
 }
 
 fn fill_one(engine: &Tidemark, topic: &str) {
@@ -257,7 +290,7 @@ fn clamp_steps_down_allow_gives_up_and_a_deletion_waits() {
     install(&kube);
     let home = TempDir::new("scene");
     let engine = Tidemark::engine(home.path(), &["--check-interval", "1h"]);
-    let _operator = Operator::start(&kube, engine.control());
+    let operator = Operator::start(&kube, engine.control());
     for name in ["clamped", "allowed", "doomed"] {
         let more = if name == "doomed" {
             ", deletionPolicy: Delete"
@@ -291,10 +324,11 @@ fn clamp_steps_down_allow_gives_up_and_a_deletion_waits() {
     assert!(log_start(&engine, "allowed") > 100);
 
     // A deletion waits like a lowering, and ends by itself.
-    kube.kubectl(["delete", "topic", "-n", NAMESPACE, "doomed", "--wait=false"])
-        .run();
+    delete(&kube, "doomed");
     let doomed = ready(&kube, "doomed", "False/SlowReader");
     assert_eq!(kstatus(&doomed), "Terminating");
+    let told = event(&kube, "doomed", "DeletionHeld");
+    assert!(told.contains("billing") && told.contains("300 records"), "{told}");
     assert_eq!(log_start(&engine, "doomed"), 0);
     // Committed by itself: a consumer whose topic goes while it still reads may wait for ever.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -309,4 +343,5 @@ fn clamp_steps_down_allow_gives_up_and_a_deletion_waits() {
     });
     gone(&kube, "doomed");
     assert_eq!(engine.http("GET", "/v1/topics/doomed", None).status, 404);
+    operator.settles(&kube);
 }

@@ -33,6 +33,15 @@ impl Tidemark {
         Self::serve("engine", home, flags)
     }
 
+    /// The same, run by another program than the binary itself.
+    #[track_caller]
+    pub fn engine_by(program: Start, home: &Path, flags: &[&str]) -> Self {
+        let mut engine = Self::prepare("engine", home, flags);
+        engine.change(program, flags);
+        engine.start_again();
+        engine
+    }
+
     /// `tidemark engine` that is not expected to become ready.
     #[track_caller]
     pub fn engine_unready(home: &Path, flags: &[&str]) -> Self {

@@ -32,7 +32,8 @@ impl Engine {
         if !told {
             verdict.verdict = Outcome::Refused;
             "Paused".clone_into(&mut verdict.reason);
-            "the topic is paused: the change is judged again when it goes on.".clone_into(&mut verdict.message);
+            "the topic is paused: the change is judged again when it goes on."
+                .clone_into(&mut verdict.message);
         }
         Coming {
             layers,
