@@ -11,7 +11,7 @@ use clap::Args;
 use super::output::Tip;
 use super::shared::DataFlag;
 use crate::engine::EngineError;
-use crate::engine::config::{Durability, EngineConfig};
+use crate::engine::config::{Advertised, Durability, EngineConfig};
 use crate::engine::data_directory::DataDirectoryError;
 use crate::resource::{keys, units};
 
@@ -30,8 +30,8 @@ pub struct EngineFlags {
     )]
     listen: SocketAddr,
     /// What clients are told to connect to; as listened when left out
-    #[arg(long, env = "TIDEMARK_ADVERTISE", value_name = "HOST:PORT")]
-    advertise: Option<String>,
+    #[arg(long, env = "TIDEMARK_ADVERTISE", value_name = "HOST:PORT", value_parser = advertised)]
+    advertise: Option<Advertised>,
     /// Where the control API is served
     #[arg(
         long,
@@ -57,7 +57,7 @@ pub struct EngineFlags {
     #[arg(long, env = "TIDEMARK_DURABILITY", default_value = "page-cache", value_name = "WHEN", value_parser = durability)]
     durability: Durability,
     /// Cluster id that the data directory must have; whatever it has when left out
-    #[arg(long, env = "TIDEMARK_IDENTITY", value_name = "ID")]
+    #[arg(long, env = "TIDEMARK_IDENTITY", value_name = "ID", value_parser = identity)]
     identity: Option<String>,
     /// Take over a data directory of another identity, with its data
     #[arg(long, env = "TIDEMARK_ADOPT_IDENTITY")]
@@ -179,6 +179,18 @@ pub(super) fn duration(text: &str) -> anyhow::Result<Duration> {
 fn setting(text: &str) -> anyhow::Result<(String, String)> {
     let (key, value) = text.split_once('=').context("a default is written KEY=VALUE")?;
     Ok((key.to_owned(), keys::parse_with_units(key, value)?))
+}
+
+fn advertised(text: &str) -> anyhow::Result<Advertised> {
+    Ok(Advertised::parse(text)?)
+}
+
+/// An empty one is a variable that was not filled in, and must not pass for leave to take whatever is there.
+fn identity(text: &str) -> anyhow::Result<String> {
+    if text.trim().is_empty() {
+        bail!("an identity is not empty; leave it out to take the one that the data directory has");
+    }
+    Ok(text.to_owned())
 }
 
 fn durability(text: &str) -> anyhow::Result<Durability> {

@@ -1,6 +1,5 @@
 //! `tidemark operator`: keeps the Topics of a cluster in force on one engine.
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Outcome;
 use super::output::Tip;
-use super::shared::{runtime, stop_signal};
-use crate::operator::control_client::ControlClient;
+use super::shared::{EngineAddress, runtime, stop_signal};
 use crate::operator::metrics::Metrics;
 use crate::operator::probes::{self, Health};
 use crate::operator::source::cluster::{self, Settings};
@@ -31,17 +29,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(20);
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Operator {
-    /// The engine's control API
-    #[arg(
-        long,
-        env = "TIDEMARK_CONTROL",
-        default_value = "http://127.0.0.1:9097",
-        value_name = "URL"
-    )]
-    control: String,
-    /// A file with the bearer token of the control API
-    #[arg(long, env = "TIDEMARK_CONTROL_TOKEN_FILE", value_name = "FILE")]
-    control_token_file: Option<PathBuf>,
+    #[command(flatten)]
+    engine: EngineAddress,
     /// A namespace whose Topics are kept; may be repeated. Its own namespace when left out
     #[arg(
         long = "namespace",
@@ -99,10 +88,7 @@ impl Operator {
             ))?;
         let own = config.default_namespace.clone();
         let client = kube::Client::try_from(config).context("make a client of the Kubernetes API")?;
-        let storage = Arc::new(ControlClient::new(
-            &self.control,
-            self.control_token_file.clone(),
-        )?);
+        let storage = Arc::new(self.engine.client()?);
         let identity = self
             .identity
             .clone()
@@ -132,7 +118,7 @@ impl Operator {
             Arc::clone(&storage),
             serving.clone(),
         ));
-        tracing::info!(control = self.control, namespaces = ?settings.namespaces, probes = %self.probes, "operator starts");
+        tracing::info!(control = self.engine.control, namespaces = ?settings.namespaces, probes = %self.probes, "operator starts");
 
         let clock = Arc::new(SystemClock::new());
         let work = cluster::run(client, storage, clock, settings, metrics, health, stop.clone());

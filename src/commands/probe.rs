@@ -1,15 +1,13 @@
 //! `tidemark probe`: whether an engine lives, or is ready, as an exit code.
 //!
 //! For a kubelet: the control API stays on the pod's loopback, which only a command inside the container reaches.
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
 use super::Outcome;
-use super::shared::runtime;
-use crate::operator::control_client::ControlClient;
+use super::shared::{EngineAddress, runtime};
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -26,17 +24,8 @@ pub enum Question {
 pub struct Probe {
     /// What to ask
     question: Question,
-    /// The engine's control API
-    #[arg(
-        long,
-        env = "TIDEMARK_CONTROL",
-        default_value = "127.0.0.1:9097",
-        value_name = "URL"
-    )]
-    control: String,
-    /// A file with the bearer token of the control API
-    #[arg(long, env = "TIDEMARK_CONTROL_TOKEN_FILE", value_name = "FILE")]
-    control_token_file: Option<PathBuf>,
+    #[command(flatten)]
+    engine: EngineAddress,
 }
 
 impl Probe {
@@ -45,15 +34,14 @@ impl Probe {
     /// # Errors
     /// When the answer is no, or none comes within 4 s.
     pub fn run(self) -> anyhow::Result<Outcome> {
-        let client =
-            ControlClient::new(&self.control, self.control_token_file)?.with_deadline(Duration::from_secs(4));
+        let client = self.engine.client()?.with_deadline(Duration::from_secs(4));
         let path = match self.question {
             Question::Live => "/healthz",
             Question::Ready => "/readyz",
         };
         runtime()?
             .block_on(client.text(path))
-            .with_context(|| format!("{path} of {}", self.control))?;
+            .with_context(|| format!("{path} of {}", self.engine.control))?;
         Ok(Outcome::Done)
     }
 }

@@ -1,9 +1,11 @@
 //! Flags that several commands have in common, under one name and one environment variable each.
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::operator::control_client::ControlClient;
 
 /// Where the data directory is.
 #[derive(Debug, Clone, Args)]
@@ -11,6 +13,42 @@ pub struct DataFlag {
     /// The data directory
     #[arg(long, env = "TIDEMARK_DATA", default_value = "./data", value_name = "DIR")]
     pub data: PathBuf,
+}
+
+/// Which engine is asked.
+#[derive(Debug, Clone, Args)]
+pub struct EngineAddress {
+    /// The engine's control API
+    #[arg(
+        long,
+        env = "TIDEMARK_CONTROL",
+        default_value = "http://127.0.0.1:9097",
+        value_name = "URL",
+        value_parser = control_url
+    )]
+    pub control: String,
+    /// A file with the bearer token of the control API
+    #[arg(long, env = "TIDEMARK_CONTROL_TOKEN_FILE", value_name = "FILE")]
+    control_token_file: Option<PathBuf>,
+}
+
+impl EngineAddress {
+    /// A client for it. The token is read when something is asked.
+    ///
+    /// # Errors
+    /// When the address is no HTTP URL.
+    pub fn client(&self) -> anyhow::Result<ControlClient> {
+        Ok(ControlClient::new(
+            &self.control,
+            self.control_token_file.clone(),
+        )?)
+    }
+}
+
+fn control_url(text: &str) -> anyhow::Result<String> {
+    ControlClient::new(text, None)
+        .map_err(|_| anyhow!("a control API is at http://HOST:PORT, such as http://127.0.0.1:9097"))?;
+    Ok(text.to_owned())
 }
 
 /// How log lines are written.
@@ -53,11 +91,14 @@ pub struct LoggingFlags {
 /// # Errors
 /// When the file cannot be read or holds nothing.
 pub fn read_token(file: &Path) -> anyhow::Result<String> {
-    let text =
-        std::fs::read_to_string(file).with_context(|| format!("read the token in {}", file.display()))?;
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("--control-token-file: read the token in {}", file.display()))?;
     let token = text.trim();
     if token.is_empty() {
-        bail!("the token file {} is empty", file.display());
+        bail!(
+            "--control-token-file: {} is empty; put the bearer token of the control API in it",
+            file.display()
+        );
     }
     Ok(token.to_owned())
 }

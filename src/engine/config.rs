@@ -1,6 +1,6 @@
 //! How an engine is set up. Every value is decided before start; what can change while it runs is a topic setting.
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,9 @@ pub enum Durability {
 
 /// A durability that is none of the three forms.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("durability {0:?} is not one of: page-cache, interval=DURATION (for example interval=1s), ack")]
+#[error(
+    "durability {0:?} is not one of: page-cache, interval=DURATION (1ms or more, for example interval=1s), ack"
+)]
 pub struct InvalidDurability(pub String);
 
 impl Durability {
@@ -40,6 +42,53 @@ impl Durability {
     }
 }
 
+/// What clients are told to connect to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advertised {
+    /// A name or an IP address, IPv6 without brackets.
+    pub host: String,
+    /// `None` is the port that is listened on.
+    pub port: Option<u16>,
+}
+
+/// Nothing that a client could connect to.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error(
+    "what clients connect to is written HOST or HOST:PORT, the port from 1 to 65535, such as broker.example.com:9092; an IPv6 address \
+     stands in brackets, and 0.0.0.0 is no address to connect to"
+)]
+pub struct InvalidAdvertised;
+
+impl Advertised {
+    /// Reads `HOST` or `HOST:PORT`. Port 0 stands for the one that is listened on, which need not be known beforehand.
+    ///
+    /// # Errors
+    /// Another form, a port beyond 65535, or an address that stands for all of a machine.
+    pub fn parse(text: &str) -> Result<Self, InvalidAdvertised> {
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (host, port) = rest.split_once(']').ok_or(InvalidAdvertised)?;
+                host.parse::<Ipv6Addr>().map_err(|_| InvalidAdvertised)?;
+                (host, port.strip_prefix(':').or(port.is_empty().then_some("0")))
+            }
+            None => match text.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (text, Some("0")),
+            },
+        };
+        let port: u16 = port.and_then(|port| port.parse().ok()).ok_or(InvalidAdvertised)?;
+        let unspecified = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+        let name = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
+        if host.is_empty() || unspecified || !host.chars().all(name) {
+            return Err(InvalidAdvertised);
+        }
+        Ok(Self {
+            host: host.to_owned(),
+            port: (port != 0).then_some(port),
+        })
+    }
+}
+
 /// What an engine is started with.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
@@ -47,8 +96,8 @@ pub struct EngineConfig {
     pub data: PathBuf,
     /// Where Kafka clients connect. Port 0 takes any free port.
     pub listen: SocketAddr,
-    /// What clients are told to connect to, `HOST:PORT`; `None` means as listened.
-    pub advertise: Option<String>,
+    /// What clients are told to connect to; `None` means as listened.
+    pub advertise: Option<Advertised>,
     /// Where the control API is served; `None` serves none.
     pub control: Option<SocketAddr>,
     /// The bearer token of the control API; required where `control` is not a loopback address.
@@ -122,6 +171,38 @@ impl EngineConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_advertised_is_a_host_and_perhaps_a_port() {
+        let read = |text: &str| Advertised::parse(text).map(|read| (read.host, read.port));
+        let host = |host: &str, port| Ok((host.to_owned(), port));
+        assert_eq!(
+            read("broker.example.com:9092"),
+            host("broker.example.com", Some(9092))
+        );
+        assert_eq!(read("broker_1"), host("broker_1", None));
+        assert_eq!(read("10.0.0.1:0"), host("10.0.0.1", None));
+        assert_eq!(read("[fd00::1]:19092"), host("fd00::1", Some(19092)));
+        assert_eq!(read("[fd00::1]"), host("fd00::1", None));
+        for wrong in [
+            "",
+            ":9092",
+            "host:",
+            "host:99999",
+            "host:-1",
+            "host:9092:9093",
+            "http://host:9092",
+            "two hosts:9092",
+            "0.0.0.0:9092",
+            "[::]:9092",
+            "::1",
+            "[fd00::1",
+            "[fd00::1]9092",
+            "[host]:9092",
+        ] {
+            assert_eq!(read(wrong), Err(InvalidAdvertised), "{wrong}");
+        }
+    }
 
     #[test]
     fn durability_has_three_forms() {

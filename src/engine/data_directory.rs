@@ -157,7 +157,11 @@ impl DataDirectory {
         claim: &Claim,
         try_lock: impl Fn(&File) -> Result<(), Errno>,
     ) -> Result<Self, DataDirectoryError> {
-        fs::create_dir_all(root).map_err(|source| failed(root, source))?;
+        fs::create_dir_all(root).map_err(|source| match source.kind() {
+            // What is there is something else.
+            io::ErrorKind::AlreadyExists => failed(root, io::ErrorKind::NotADirectory.into()),
+            _ => failed(root, source),
+        })?;
         let lock = lock(&root.join("lock"), try_lock)?;
         let logs = root.join("logs");
         let found = match read_identity(&root.join("identity.json"))? {

@@ -416,21 +416,11 @@ fn advertised(config: &EngineConfig, listening: std::net::SocketAddr) -> Endpoin
             port: listening.port(),
         }
     };
-    let Some(text) = &config.advertise else {
-        return from_listening();
-    };
-    match text
-        .rsplit_once(':')
-        .and_then(|(host, port)| Some((host, port.parse().ok()?)))
-    {
-        Some((host, port)) => Endpoint {
-            host: host.trim_matches(['[', ']']).to_owned(),
-            // Port 0 stands for the port that is listened on, which is not known beforehand.
-            port: if port == 0 { listening.port() } else { port },
+    match &config.advertise {
+        Some(advertised) => Endpoint {
+            host: advertised.host.clone(),
+            port: advertised.port.unwrap_or(listening.port()),
         },
-        None => Endpoint {
-            host: text.clone(),
-            port: listening.port(),
-        },
+        None => from_listening(),
     }
 }

@@ -170,7 +170,7 @@ fn a_slip_is_answered_with_what_to_do() {
         (&taken, &["cannot listen on", "in use", "--listen"]),
         (
             "run --topics empty --listen 127.0.0.1:0 --control 127.0.0.1:0 --data file",
-            &["file", "--data"],
+            &["file: not a directory", "--data"],
         ),
         ("engine --check-interval soon", &["--check-interval", "soon"]),
         ("engine --check-interval 0", &["--check-interval", "1 ms or more"]),
@@ -184,6 +184,20 @@ fn a_slip_is_answered_with_what_to_do() {
             "engine --control 0.0.0.0:9097",
             &["0.0.0.0:9097", "--control-token-file"],
         ),
+        (
+            "engine --control 0.0.0.0:9097 --control-token-file nowhere",
+            &["--control-token-file", "nowhere", "No such file"],
+        ),
+        (
+            "engine --control 0.0.0.0:9097 --control-token-file file",
+            &["--control-token-file", "file is empty", "bearer token"],
+        ),
+        ("engine --durability interval=0s", &["interval=0s", "1ms or more"]),
+        (
+            "engine --advertise broker:99999",
+            &["--advertise", "broker:99999", "HOST:PORT", "1 to 65535"],
+        ),
+        ("engine --identity ''", &["--identity", "not empty"]),
         ("engine --log loud", &["loud", "info"]),
         ("status", &["tidemark run", "--data"]),
         ("plan", &["--file <FILE>"]),
@@ -215,6 +229,10 @@ fn a_slip_is_answered_with_what_to_do() {
         (
             "plan -f good.yaml --control 127.0.0.1:1",
             &["127.0.0.1:1", "refused", "tidemark run", "--control", "--data"],
+        ),
+        (
+            "plan -f good.yaml --control https://127.0.0.1:1",
+            &["--control", "https://127.0.0.1:1", "http://HOST:PORT"],
         ),
         ("plan -f good.yaml --data empty", &["empty is no data directory"]),
         ("inspect nowhere", &["nowhere: No such file"]),

@@ -10,9 +10,8 @@ use serde::Serialize;
 use super::Outcome;
 use super::engine_flags::duration;
 use super::output::{self, Tip, show};
-use super::shared::runtime;
+use super::shared::{EngineAddress, runtime};
 use crate::engine::offline::AtRest;
-use crate::operator::control_client::ControlClient;
 use crate::operator::storage::{Storage, StorageError};
 use crate::resource::contract::{self, DesiredTopic, Owner, Verdict};
 use crate::resource::{desired, manifest};
@@ -45,23 +44,14 @@ pub struct Plan {
     /// Manifests, or directories of them
     #[arg(short, long = "file", required = true, num_args = 1.., value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The control API of the engine to ask
-    #[arg(
-        long,
-        env = "TIDEMARK_CONTROL",
-        default_value = "http://127.0.0.1:9097",
-        value_name = "URL"
-    )]
-    control: String,
+    #[command(flatten)]
+    engine: EngineAddress,
     /// Read this data directory instead, on which no engine runs; nothing in it is changed
     #[arg(long, value_name = "DIR", conflicts_with = "control")]
     data: Option<PathBuf>,
     /// With --data: the check interval, which a reader must survive where `readers.headroom` says nothing
     #[arg(long, env = "TIDEMARK_CHECK_INTERVAL", default_value = "5m", value_name = "DURATION", value_parser = duration)]
     check_interval: Duration,
-    /// A file with the bearer token of the control API
-    #[arg(long, env = "TIDEMARK_CONTROL_TOKEN_FILE", value_name = "FILE")]
-    control_token_file: Option<PathBuf>,
     /// Namespace of manifests that name none
     #[arg(
         long,
@@ -104,7 +94,7 @@ impl Plan {
         let planned = match &self.data {
             Some(data) => runtime()?.block_on(async { read_at_rest(data, self.check_interval, asked) })?,
             None => {
-                let storage = ControlClient::new(&self.control, self.control_token_file.clone())?;
+                let storage = self.engine.client()?;
                 runtime()?
                     .block_on(ask(&storage, asked))
                     .map_err(|error| self.helped(error))?
@@ -136,7 +126,7 @@ impl Plan {
             return error;
         }
         error
-            .context(format!("ask the engine at {}", self.control))
+            .context(format!("ask the engine at {}", self.engine.control))
             .context(Tip(
                 "start one with `tidemark run`, name another with --control URL, or read a data directory on which none runs with \
                  --data DIR"

@@ -13,7 +13,7 @@ use crate::engine::refusal::Refusal;
 use crate::engine::store::{Batch, Table};
 use crate::engine::topics::alter;
 use crate::engine::topics::catalog::TopicState;
-use crate::engine::topics::create::Changes;
+use crate::engine::topics::create::{Changes, partitions_of};
 use crate::engine::topics::record::{Layers, TopicRecord};
 use crate::resource::contract::{
     DesiredTopic, EventKind, InForce, NotApplied, Outcome, Owner, PartitionConfig, Verdict,
@@ -488,8 +488,4 @@ pub(crate) fn would_be_created(name: &str, partitions: i32) -> String {
         "topic {name} would be created with {}; there are no records to lose.",
         partitions_of(partitions)
     )
-}
-
-fn partitions_of(count: i32) -> String {
-    format!("{count} partition{}", if count == 1 { "" } else { "s" })
 }

@@ -20,6 +20,11 @@ use crate::resource::names as topic_names;
 /// The lock on changes of topics, held.
 pub(crate) type Changes<'a> = MutexGuard<'a, ()>;
 
+/// `1 partition`, `3 partitions`.
+pub(crate) fn partitions_of(count: i32) -> String {
+    format!("{count} partition{}", if count == 1 { "" } else { "s" })
+}
+
 impl Engine {
     /// Checks that a topic of this name and size can be created.
     pub(crate) fn check_new_topic(&self, name: &str, partitions: i32) -> Result<(), Refusal> {
@@ -88,7 +93,7 @@ impl Engine {
                     EventKind::TopicCreated,
                     &name,
                     owner,
-                    format!("topic {name} was created with {count} partitions"),
+                    format!("topic {name} was created with {}", partitions_of(count)),
                 );
                 Ok(state)
             }
