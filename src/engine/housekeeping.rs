@@ -97,36 +97,30 @@ impl Engine {
     pub(crate) fn run_housekeeping(&self) {
         let start = self.config.clock.monotonic();
         let mut due = Due {
-            pass: start.saturating_add(self.config.check_interval),
+            pass: self.next_pass(start),
             checkpoint: start.saturating_add(CHECKPOINT_EVERY),
             expire: start.saturating_add(EXPIRE_EVERY),
             flush: start,
             clock: start,
         };
-        self.next_pass_ms.store(
-            self.config
-                .clock
-                .wall_ms()
-                .saturating_add(millis(self.config.check_interval)),
-            Ordering::Relaxed,
-        );
         while self.housekeeping.wait(TICK.min(self.config.check_interval)) {
             self.tend(&mut due);
         }
+    }
+
+    /// When the pass after one at `now` is due; tells it, too.
+    fn next_pass(&self, now: Duration) -> Duration {
+        let interval = self.config.check_interval;
+        let next_ms = self.config.clock.wall_ms().saturating_add(millis(interval));
+        self.next_pass_ms.store(next_ms, Ordering::Relaxed);
+        now.saturating_add(interval)
     }
 
     fn tend(&self, due: &mut Due) {
         let now = self.config.clock.monotonic();
         self.probe_storage();
         if now >= due.pass {
-            due.pass = now.saturating_add(self.config.check_interval);
-            self.next_pass_ms.store(
-                self.config
-                    .clock
-                    .wall_ms()
-                    .saturating_add(millis(self.config.check_interval)),
-                Ordering::Relaxed,
-            );
+            due.pass = self.next_pass(now);
             self.retention_pass();
         }
         self.wake_due_changes();

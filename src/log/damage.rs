@@ -35,6 +35,18 @@ pub struct DamagedRange {
 }
 
 impl DamagedRange {
+    /// Says in the log that it is there.
+    pub(crate) fn report(&self, topic: &str, partition: i32) {
+        tracing::error!(
+            topic,
+            partition,
+            base_offset = self.base_offset,
+            from_offset = self.from_offset,
+            to_offset = self.to_offset,
+            "damaged batches: these offsets cannot be read, everything around them can"
+        );
+    }
+
     /// Whether it lies within a segment that is there, at least the offsets of it and the first byte.
     fn fits(&self, segments: &SegmentProfile) -> bool {
         let Some(index) = segments.position_of(self.base_offset) else {

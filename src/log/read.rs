@@ -450,14 +450,7 @@ impl PartitionLog {
 
     /// Remembers a stretch that cannot be read and says so, once.
     pub(crate) fn report_damage(&self, range: DamagedRange) {
-        tracing::error!(
-            topic = self.topic,
-            partition = self.partition,
-            base_offset = range.base_offset,
-            from_offset = range.from_offset,
-            to_offset = range.to_offset,
-            "damaged batches: these offsets cannot be read, everything around them can"
-        );
+        range.report(&self.topic, self.partition);
         let damage = {
             let mut view = self.view.lock();
             view.damage.add(range);

@@ -110,14 +110,7 @@ impl PartitionLog {
         };
         report.damage = damage.ranges().to_vec();
         for range in damage.ranges() {
-            tracing::error!(
-                topic = open.topic,
-                partition = open.partition,
-                base_offset = range.base_offset,
-                from_offset = range.from_offset,
-                to_offset = range.to_offset,
-                "damaged batches: these offsets cannot be read, everything around them can"
-            );
+            range.report(&open.topic, open.partition);
         }
         let clean = open.clean;
         let log = Self {

@@ -5,6 +5,7 @@
 //! `ServerTopicConfigSynonyms`.
 use thiserror::Error;
 
+use super::slips;
 use super::units;
 
 #[path = "key_table.rs"]
@@ -414,23 +415,8 @@ pub fn hint(name: &str) -> Option<String> {
     {
         return Some(wrong.hint);
     }
-    // Underscores, camel case, or a slip or two of the finger.
-    let plain = |text: &str| -> String {
-        text.chars()
-            .filter(char::is_ascii_alphanumeric)
-            .map(|c| c.to_ascii_lowercase())
-            .collect()
-    };
-    if name.len() > 100 {
-        return None;
-    }
-    let asked = plain(name);
-    TOPIC_KEYS
-        .iter()
-        .map(|key| (distance(&asked, &plain(key.name)), key.name))
-        .min()
-        .filter(|(distance, _)| *distance <= 2)
-        .map(|(_, known)| format!("did you mean {known}?"))
+    let known = TOPIC_KEYS.iter().map(|key| key.name);
+    slips::meant(name, known).map(|known| format!("did you mean {known}?"))
 }
 
 fn camel_case(name: &str) -> String {
@@ -446,26 +432,6 @@ fn camel_case(name: &str) -> String {
         }
     }
     camel
-}
-
-/// Levenshtein distance over bytes.
-pub(super) fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.bytes().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (cell, b) in row.iter_mut().skip(1).zip(other.bytes()) {
-            let above = *cell;
-            let value = (diagonal + usize::from(a != b)).min(above + 1).min(left + 1);
-            diagonal = above;
-            left = value;
-            *cell = value;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

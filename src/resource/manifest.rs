@@ -10,6 +10,7 @@ use serde_yaml::Value;
 use super::contract::Owner;
 use super::desired::{self, Path, Step, Violation};
 use super::keys;
+use super::slips;
 use super::topic::{API_VERSION, GROUP, KIND, Topic};
 
 /// A fault in a file.
@@ -295,7 +296,7 @@ fn check_fields(value: &mut Value, path: &Path, schema: &[&str], faults: &mut Ve
             let (what, hint) = if schema.last() == Some(&"config") {
                 ("is not a topic setting", keys::hint(name))
             } else {
-                let hint = meant(name, &known).map_or_else(
+                let hint = slips::meant(name, known.iter().copied()).map_or_else(
                     || format!("known here are {}", known.join(", ")),
                     |meant| format!("did you mean {meant}?"),
                 );
@@ -314,26 +315,6 @@ fn check_fields(value: &mut Value, path: &Path, schema: &[&str], faults: &mut Ve
         check_fields(child, &path, &deeper, faults);
         true
     });
-}
-
-/// The field that was meant: the nearest that differs by another way of writing, or a slip or two of the finger.
-fn meant<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    let plain = |text: &str| -> String {
-        text.chars()
-            .filter(char::is_ascii_alphanumeric)
-            .map(|c| c.to_ascii_lowercase())
-            .collect()
-    };
-    if name.len() > 100 {
-        return None;
-    }
-    let asked = plain(name);
-    known
-        .iter()
-        .map(|other| (keys::distance(&asked, &plain(other)), *other))
-        .min()
-        .filter(|(distance, other)| *distance <= 2 && *distance < other.len() / 2)
-        .map(|(_, other)| other)
 }
 
 /// The line of a field within a document, counted from 1; that of the nearest parent where the field itself has none.

@@ -12,6 +12,7 @@ pub mod manifest;
 pub mod names;
 pub mod schema;
 pub mod settings;
+mod slips;
 pub mod status;
 pub mod topic;
 pub mod units;
