@@ -135,7 +135,7 @@ fn a_group_shares_and_resumes() {
     let mut broker = Broker::start();
     create(&broker, "grouped", "4");
     let home = TempDir::new("kcat-group");
-    let member = |name: &str| {
+    let member = |broker: &Broker, name: &str| {
         let args = [
             "-G",
             "readers",
@@ -161,9 +161,9 @@ fn a_group_shares_and_resumes() {
             .to_owned();
         last.matches("grouped [").count()
     };
-    let mut one = member("one");
+    let mut one = member(&broker, "one");
     until("one member with all", PATIENCE, || assigned(&one.log()) == 4);
-    let mut two = member("two");
+    let mut two = member(&broker, "two");
     until("two members that share", PATIENCE, || {
         assigned(&one.log()) == 2 && assigned(&two.log()) == 2
     });
@@ -186,20 +186,7 @@ fn a_group_shares_and_resumes() {
     for partition in 0..4 {
         produce(broker.bootstrap(), "grouped", partition, &lines("g", 1));
     }
-    let args = [
-        "-G",
-        "readers",
-        "grouped",
-        "-X",
-        "auto.offset.reset=earliest",
-        "-f",
-        "%p:%o:%s\n",
-        "-u",
-    ];
-    let three = Start::new("three", "kcat")
-        .args(["-b", broker.bootstrap()])
-        .args(args)
-        .spawn(home.path());
+    let three = member(&broker, "three");
     until("the four new records", PATIENCE, || records(&three.log()) >= 4);
     let log = three.log();
     let mut found: Vec<&str> = log.lines().filter(|line| line.contains(":g-")).collect();

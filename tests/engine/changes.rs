@@ -117,10 +117,7 @@ async fn a_deletion_waits_for_its_readers_over_a_restart() {
 /// Other parts of the desired state go in whatever the guard says, and say where they do not.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_retention_setting_goes_in_while_the_rest_waits() {
-    let mut scene = Scene::new().await;
-    scene.apply("t", &Desired::new()).await;
-    scene.ten_days("t", 0).await;
-    scene.kafka.commit("g", "t", 0, 0).await.unwrap();
+    let mut scene = Scene::read_to("g", 0, &Desired::new()).await;
     let edit = Desired::new()
         .set("retention.ms", DAY)
         .set("max.message.bytes", 2_000_000)
@@ -220,11 +217,8 @@ async fn a_changed_engine_default_waits_for_readers_of_owned_topics() {
 /// What waits survives a restart, and goes in after it.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_and_what_is_in_force_survive_a_restart() {
-    let mut scene = Scene::new().await;
     let base = Desired::new().set("retention.ms", 30 * DAY);
-    scene.apply("t", &base).await;
-    scene.ten_days("t", 0).await;
-    scene.kafka.commit("g", "t", 0, 25).await.unwrap();
+    let mut scene = Scene::read_to("g", 25, &base).await;
     scene
         .apply("t", &base.set("retention.ms", 4 * DAY + DAY / 2))
         .await;

@@ -167,13 +167,7 @@ async fn while_the_clock_is_in_doubt_a_lowering_has_to_be_safe_at_either_time() 
     let lower = base
         .set("retention.ms", 2 * DAY)
         .readers(|readers| readers.on_loss = OnLoss::Clamp);
-    let verdict = scene.apply("t", &lower).await;
-    assert_eq!(
-        (verdict.verdict, verdict.reason.as_str()),
-        (Outcome::Refused, "SlowReader"),
-        "{}",
-        verdict.message
-    );
+    let verdict = scene.judged("t", &lower, Outcome::Refused, "SlowReader").await;
     assert!(verdict.pending);
     assert_eq!(scene.in_force("t", "retention.ms").await, (30 * DAY).to_string());
     // Once it is known which, the change is judged again: the reader keeps what it has not read, and no more.
@@ -206,13 +200,14 @@ async fn an_engine_that_starts_in_the_past_lets_no_lowering_in_that_the_present_
     day_old(&mut scene, &base).await;
     off_while_the_clock_moves(&mut scene, -T).await;
     // Everything is of the future, and nothing ever old enough to go.
-    let verdict = scene.apply("t", &base.set("retention.ms", HOUR)).await;
-    assert_eq!(
-        (verdict.verdict, verdict.reason.as_str()),
-        (Outcome::Refused, "SlowReader"),
-        "{}",
-        verdict.message
-    );
+    scene
+        .judged(
+            "t",
+            &base.set("retention.ms", HOUR),
+            Outcome::Refused,
+            "SlowReader",
+        )
+        .await;
     scene.pass().await;
     scene.clock.advance_ms(MINUTE);
     scene.clock.step_wall_ms(T);

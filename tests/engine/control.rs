@@ -133,10 +133,7 @@ async fn a_token_is_asked_for_where_one_is_configured_and_required_where_others_
 /// The operator's wake-ups: a refusal, and that the change went in by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn events_tell_of_a_refusal_and_of_its_end() {
-    let mut scene = Scene::new().await;
-    scene.apply("t", &Desired::new()).await;
-    scene.ten_days("t", 0).await;
-    scene.kafka.commit("g", "t", 0, 0).await.unwrap();
+    let mut scene = Scene::read_to("g", 0, &Desired::new()).await;
     let address = scene.engine.control_address().unwrap().to_string();
     let client = ControlClient::new(&address, None).unwrap();
     let mut events = client.watch().await.unwrap();

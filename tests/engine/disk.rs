@@ -13,7 +13,7 @@ use tidemark::wire::client::{Client, ClientRecord};
 use crate::scene::{DAY, Desired, MINUTE, Scene, T, code, http_get};
 use crate::support::process::Start;
 use crate::support::temp::TempDir;
-use crate::support::tidemark::{BINARY, Tidemark, request, tidemark};
+use crate::support::tidemark::{BINARY, Tidemark, refused, request, tidemark};
 use crate::support::volume::Volume;
 use crate::support::wait::{PATIENCE, eventually};
 
@@ -385,19 +385,7 @@ fn a_directory_in_use_and_one_of_another_identity_are_refused_in_words() {
         let records = vec![ClientRecord::new(1, "v"); 500];
         client.produce("orders", 0, &records).await.unwrap();
     });
-    let data = engine.data().display().to_string();
-    let second = tidemark([
-        "engine",
-        "--listen",
-        "127.0.0.1:0",
-        "--control",
-        "127.0.0.1:0",
-        "--data",
-        &data,
-    ])
-    .output();
-    assert_eq!(second.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&second.stderr);
+    let said = refused(home.path());
     assert!(
         said.contains("in use") && said.contains(&format!("process {}", engine.process().pid())),
         "{said}"

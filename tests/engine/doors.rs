@@ -23,7 +23,8 @@ fn text(of: &str) -> StrBytes {
     StrBytes::from_string(of.to_owned())
 }
 
-async fn set(scene: &mut Scene, topic: &str, key: &str, value: &str) -> (i16, String) {
+/// One setting, by `IncrementalAlterConfigs`; answers code and message.
+pub async fn set(scene: &mut Scene, topic: &str, key: &str, value: &str) -> (i16, String) {
     let config = IncrementalConfig::default()
         .with_name(text(key))
         .with_config_operation(0)

@@ -1,11 +1,9 @@
 //! A6: timestamps of the future keep segments from expiring, and a setting lets retention pass over them. Turning it on takes records, so
 //! the guard stands at every door through which it can come.
-use kafka_protocol::messages::IncrementalAlterConfigsRequest;
-use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
-use kafka_protocol::protocol::StrBytes;
 use tidemark::resource::contract::{OnLoss, Outcome, Verdict};
 use tidemark::wire::client::ClientRecord;
 
+use crate::doors::set;
 use crate::scene::{DAY, Desired, Scene, T};
 
 const IGNORE_AHEAD: &str = "tidemark.ignore.timestamps.ahead.ms";
@@ -86,25 +84,6 @@ fn refused_for_sixty(verdict: &Verdict) {
     assert_eq!(risks, [("billing", 0, Some(40), 60)]);
 }
 
-async fn set_over_the_wire(scene: &mut Scene, topic: &str, value: &str) -> (i16, String) {
-    let text = |of: &str| StrBytes::from_string(of.to_owned());
-    let config = AlterableConfig::default()
-        .with_name(text(IGNORE_AHEAD))
-        .with_config_operation(0)
-        .with_value(Some(text(value)));
-    let resource = AlterConfigsResource::default()
-        .with_resource_type(2)
-        .with_resource_name(text(topic))
-        .with_configs(vec![config]);
-    let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
-    let response = scene.kafka.call(1, &request).await.unwrap();
-    let answer = &response.responses[0];
-    (
-        answer.error_code,
-        answer.error_message.as_deref().unwrap_or_default().to_owned(),
-    )
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn ignoring_the_future_waits_for_a_reader_and_then_frees_what_was_stuck() {
     let mut scene = Scene::new().await;
@@ -146,7 +125,7 @@ async fn ignoring_the_future_waits_for_a_reader_and_then_frees_what_was_stuck() 
 async fn a_client_cannot_turn_it_on_over_a_readers_head() {
     let mut scene = Scene::new().await;
     stuck(&mut scene, "t", &seven_days()).await;
-    let (code, message) = set_over_the_wire(&mut scene, "t", "60000").await;
+    let (code, message) = set(&mut scene, "t", IGNORE_AHEAD, "60000").await;
     assert_eq!(code, POLICY_VIOLATION, "{message}");
     for part in ["billing", "partition 0", "40", "100", "60"] {
         assert!(message.contains(part), "{part} not in {message:?}");
@@ -158,19 +137,19 @@ async fn a_client_cannot_turn_it_on_over_a_readers_head() {
     );
     // A bound that no timestamp here is beyond takes nothing. What is none of its values is refused by name.
     assert_eq!(
-        set_over_the_wire(&mut scene, "t", &(6 * 365 * DAY).to_string())
+        set(&mut scene, "t", IGNORE_AHEAD, &(6 * 365 * DAY).to_string())
             .await
             .0,
         0
     );
-    let (code, message) = set_over_the_wire(&mut scene, "t", "-2").await;
+    let (code, message) = set(&mut scene, "t", IGNORE_AHEAD, "-2").await;
     assert_eq!(code, 40);
     assert!(
         message.contains(IGNORE_AHEAD) && message.contains("-1"),
         "{message}"
     );
     scene.kafka.commit("billing", "t", 0, 100).await.unwrap();
-    assert_eq!(set_over_the_wire(&mut scene, "t", "60000").await.0, 0);
+    assert_eq!(set(&mut scene, "t", IGNORE_AHEAD, "60000").await.0, 0);
     scene.pass().await;
     assert_eq!(starts(&scene, "t").await, (100, 100));
 }

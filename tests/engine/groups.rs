@@ -347,13 +347,7 @@ async fn a_member_without_a_commit_holds_a_lowering_back() {
     let lower = Desired::new()
         .partitions(4)
         .set("retention.ms", 4 * DAY + DAY / 2);
-    let verdict = scene.apply("t", &lower).await;
-    assert_eq!(
-        (verdict.verdict, verdict.reason.as_str()),
-        (Outcome::Refused, "SlowReader"),
-        "{}",
-        verdict.message
-    );
+    let verdict = scene.judged("t", &lower, Outcome::Refused, "SlowReader").await;
     assert_eq!(verdict.readers_at_risk[0].records_at_risk, 60);
     // It commits what it read, and then all of it.
     assert_eq!(member.commit(0, 40).await, 0);

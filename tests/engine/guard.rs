@@ -7,18 +7,11 @@ use crate::scene::{DAY, Desired, HOUR, MINUTE, Scene, T};
 /// D1: refused with the numbers, nothing deleted, in by itself once the reader has caught up, deleted to exactly there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_holds_a_lowering_back_until_it_has_caught_up() {
-    let mut scene = Scene::new().await;
     let base = Desired::new().set("retention.ms", 30 * DAY);
-    scene.apply("t", &base).await;
-    scene.ten_days("t", 0).await;
-    scene.kafka.commit("billing", "t", 0, 25).await.unwrap();
+    let mut scene = Scene::read_to("billing", 25, &base).await;
 
     let lower = base.set("retention.ms", 4 * DAY + DAY / 2);
-    let verdict = scene.apply("t", &lower).await;
-    assert_eq!(
-        (verdict.verdict, verdict.reason.as_str()),
-        (Outcome::Refused, "SlowReader")
-    );
+    let verdict = scene.judged("t", &lower, Outcome::Refused, "SlowReader").await;
     assert!(verdict.pending);
     assert_eq!(verdict.readers_checked, 1);
     let risk = &verdict.readers_at_risk[0];
@@ -150,10 +143,7 @@ async fn two_limits_in_one_edit_go_in_together_or_not_at_all() {
 /// B10 and a removed key: from no limit to one is a lowering, the other way never is.
 #[tokio::test(flavor = "multi_thread")]
 async fn from_no_limit_to_a_number_is_a_lowering_and_raising_goes_in_at_once() {
-    let mut scene = Scene::new().await;
-    scene.apply("t", &Desired::new()).await;
-    scene.ten_days("t", 0).await;
-    scene.kafka.commit("g", "t", 0, 5).await.unwrap();
+    let mut scene = Scene::read_to("g", 5, &Desired::new()).await;
     let verdict = scene.apply("t", &Desired::new().unset("retention.ms")).await;
     assert_eq!(
         verdict.reason, "SlowReader",
@@ -172,11 +162,8 @@ async fn from_no_limit_to_a_number_is_a_lowering_and_raising_goes_in_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn asking_for_what_is_in_force_drops_what_waits() {
-    let mut scene = Scene::new().await;
     let base = Desired::new().set("retention.ms", 30 * DAY);
-    scene.apply("t", &base).await;
-    scene.ten_days("t", 0).await;
-    scene.kafka.commit("g", "t", 0, 0).await.unwrap();
+    let mut scene = Scene::read_to("g", 0, &base).await;
     scene.apply("t", &base.clone().set("retention.ms", DAY)).await;
     assert!(scene.observe("t").await.pending.is_some());
     let verdict = scene.apply("t", &base).await;
@@ -289,20 +276,13 @@ async fn a_refusal_ends_when_the_settings_in_force_have_taken_the_records_anyway
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clamp_goes_as_low_as_is_safe_and_steps_down_with_the_reader() {
-    let mut scene = Scene::new().await;
     let base = Desired::new().set("retention.ms", 30 * DAY).readers(|readers| {
         readers.on_loss = OnLoss::Clamp;
         readers.headroom_ms = Some(0);
     });
-    scene.apply("t", &base).await;
-    scene.ten_days("t", 0).await;
-    scene.kafka.commit("g", "t", 0, 25).await.unwrap();
+    let mut scene = Scene::read_to("g", 25, &base).await;
     let lower = base.set("retention.ms", 4 * DAY + DAY / 2);
-    let verdict = scene.apply("t", &lower).await;
-    assert_eq!(
-        (verdict.verdict, verdict.reason.as_str()),
-        (Outcome::Clamped, "Clamped")
-    );
+    let verdict = scene.judged("t", &lower, Outcome::Clamped, "Clamped").await;
     assert!(verdict.pending);
     // The reader is in segment 20-29, which is 8 days old: that is the least that keeps it.
     let clamped = |observed: &tidemark::resource::contract::ObservedTopic| {
@@ -335,14 +315,11 @@ async fn clamp_goes_as_low_as_is_safe_and_steps_down_with_the_reader() {
 /// A limit that is as low as is safe now is too low a moment later: it gives way, but never beyond what was before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clamp_takes_nothing_from_a_reader_that_stands_still() {
-    let mut scene = Scene::new().await;
     let base = Desired::new().set("retention.ms", 30 * DAY).readers(|readers| {
         readers.on_loss = OnLoss::Clamp;
         readers.headroom_ms = Some(0);
     });
-    scene.apply("t", &base).await;
-    scene.ten_days("t", 0).await;
-    scene.kafka.commit("g", "t", 0, 25).await.unwrap();
+    let mut scene = Scene::read_to("g", 25, &base).await;
     let lower = base.clone().set("retention.ms", 4 * DAY + DAY / 2);
     assert_eq!(scene.apply("t", &lower).await.verdict, Outcome::Clamped);
     for _ in 0..5 {
@@ -378,11 +355,8 @@ async fn a_clamp_takes_nothing_from_a_reader_that_stands_still() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clamped_size_gives_way_to_what_is_appended() {
-    let mut scene = Scene::new().await;
     let base = Desired::new().readers(|readers| readers.on_loss = OnLoss::Clamp);
-    scene.apply("t", &base).await;
-    scene.ten_days("t", 0).await;
-    scene.kafka.commit("g", "t", 0, 45).await.unwrap();
+    let mut scene = Scene::read_to("g", 45, &base).await;
     let size = scene.observe("t").await.partitions[0].size_bytes / 10;
     let lower = base.clone().set("retention.bytes", 3 * size);
     assert_eq!(scene.apply("t", &lower).await.verdict, Outcome::Clamped);
@@ -410,19 +384,12 @@ async fn a_clamped_size_gives_way_to_what_is_appended() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn allow_applies_and_tells_and_counts_what_is_given_up() {
-    let mut scene = Scene::new().await;
     let base = Desired::new().set("retention.ms", 30 * DAY);
-    scene.apply("t", &base).await;
-    scene.ten_days("t", 0).await;
-    scene.kafka.commit("g", "t", 0, 25).await.unwrap();
+    let mut scene = Scene::read_to("g", 25, &base).await;
     let lower = base
         .set("retention.ms", 4 * DAY + DAY / 2)
         .readers(|readers| readers.on_loss = OnLoss::Allow);
-    let verdict = scene.apply("t", &lower).await;
-    assert_eq!(
-        (verdict.verdict, verdict.reason.as_str()),
-        (Outcome::Applied, "LossAccepted")
-    );
+    scene.judged("t", &lower, Outcome::Applied, "LossAccepted").await;
     // A repeated request finds everything done and gives nothing up a second time.
     assert_eq!(scene.apply("t", &lower).await.verdict, Outcome::Unchanged);
     let metrics = scene.metrics().await;
@@ -464,16 +431,12 @@ async fn without_any_reader_a_lowering_goes_in_and_says_so() {
     let careful = lower
         .clone()
         .readers(|readers| readers.when_none = WhenNone::Refuse);
-    let verdict = scene.apply("t", &careful).await;
-    assert_eq!(
-        (verdict.verdict, verdict.reason.as_str()),
-        (Outcome::Refused, "NoReadersKnown")
-    );
-    let verdict = scene.apply("t", &lower).await;
-    assert_eq!(
-        (verdict.verdict, verdict.reason.as_str()),
-        (Outcome::Applied, "NoReadersKnown")
-    );
+    scene
+        .judged("t", &careful, Outcome::Refused, "NoReadersKnown")
+        .await;
+    let verdict = scene
+        .judged("t", &lower, Outcome::Applied, "NoReadersKnown")
+        .await;
     assert_eq!(verdict.readers_checked, 0);
     assert!(verdict.message.contains("seconds"), "{}", verdict.message);
     scene.pass().await;

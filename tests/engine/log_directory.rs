@@ -5,7 +5,7 @@ use tidemark::wire::client::{Client, ClientRecord};
 #[cfg(feature = "peers")]
 use crate::support::process::Start;
 use crate::support::temp::TempDir;
-use crate::support::tidemark::{Tidemark, tidemark};
+use crate::support::tidemark::{Tidemark, refused};
 
 const MARKER: &str = "logs/.kafka_cleanshutdown";
 
@@ -30,28 +30,11 @@ fn create(engine: &Tidemark, topic: &str, partitions: i32) {
         .json(200);
 }
 
-/// Starts an engine on `home/data` that is expected not to come up; answers what it said.
-fn refused(home: &TempDir) -> String {
-    let data = home.join("data").display().to_string();
-    let ended = tidemark([
-        "engine",
-        "--listen",
-        "127.0.0.1:0",
-        "--control",
-        "127.0.0.1:0",
-        "--data",
-        &data,
-    ])
-    .output();
-    assert_eq!(ended.status.code(), Some(1));
-    String::from_utf8_lossy(&ended.stderr).into_owned()
-}
-
 #[test]
 fn s065_a_directory_has_one_engine_at_a_time() {
     let home = TempDir::new("one-at-a-time");
     let mut engine = Tidemark::engine(home.path(), &[]);
-    assert!(refused(&home).contains("in use"));
+    assert!(refused(home.path()).contains("in use"));
     engine.stop();
     engine.start_again();
     create(&engine, "t", 1);
@@ -82,7 +65,7 @@ fn s065_kafkas_lock_on_the_log_directory_is_honoured() {
     crate::support::wait::until("the lock to be held", crate::support::wait::PATIENCE, || {
         held.exists()
     });
-    let said = refused(&home);
+    let said = refused(home.path());
     assert!(
         said.contains("a Kafka broker") && said.contains(".lock"),
         "{said}"

@@ -74,11 +74,14 @@ async fn a_reader_held_by_an_open_transaction_is_judged_by_its_position_and_told
     scene.pass().await;
     assert_eq!(scene.log_start("t", 0).await, 200);
 
-    let verdict = scene.apply("t", &base.set("retention.ms", 30 * MINUTE)).await;
-    assert_eq!(
-        (verdict.verdict, verdict.reason.as_str()),
-        (Outcome::Refused, "SlowReader")
-    );
+    let verdict = scene
+        .judged(
+            "t",
+            &base.set("retention.ms", 30 * MINUTE),
+            Outcome::Refused,
+            "SlowReader",
+        )
+        .await;
     assert_eq!(verdict.partitions[0].would_be_start, 1_663);
     let [held, free] = &verdict.readers_at_risk[..] else {
         panic!("{:?}", verdict.readers_at_risk);

@@ -51,13 +51,14 @@ async fn a_commit_on_an_earlier_topic_is_an_unknown_position() {
     scene.apply("t", &Desired::new()).await;
     assert_ne!(scene.observe("t").await.id, first_id);
     scene.segment("t", 0, 5, T - 9 * DAY).await;
-    let verdict = scene.apply("t", &Desired::new().set("retention.ms", DAY)).await;
-    assert_eq!(
-        (verdict.verdict, verdict.reason.as_str()),
-        (Outcome::Refused, "ReaderUnknown"),
-        "{}",
-        verdict.message
-    );
+    let verdict = scene
+        .judged(
+            "t",
+            &Desired::new().set("retention.ms", DAY),
+            Outcome::Refused,
+            "ReaderUnknown",
+        )
+        .await;
     let risk = &verdict.readers_at_risk[0];
     assert_eq!((risk.position, risk.records_at_risk), (None, 5));
     let reader = &readers(&scene, "t").await.readers[0];
@@ -137,10 +138,7 @@ async fn an_old_commit_counts_until_it_is_ignored_by_name() {
 /// seen in a metric when that goes wrong.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_below_its_own_commit_holds_nothing_back_and_shows() {
-    let mut scene = Scene::new().await;
-    scene.apply("t", &Desired::new()).await;
-    scene.ten_days("t", 0).await;
-    scene.kafka.commit("g", "t", 0, 60).await.unwrap();
+    let mut scene = Scene::read_to("g", 60, &Desired::new()).await;
     assert_eq!(scene.kafka.fetch("t", 0, 55, 0).await.unwrap()[0].offset, 55);
     let lower = Desired::new().set("retention.ms", 4 * DAY + DAY / 2);
     let verdict = scene.apply("t", &lower).await;

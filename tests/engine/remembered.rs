@@ -25,14 +25,11 @@ async fn while_stopped(scene: &mut Scene, change: impl FnOnce(&mut Batch)) {
 
 /// A clamp is in force for a reader at 25 that stands still for five days.
 async fn clamped() -> (Scene, Desired) {
-    let mut scene = Scene::new().await;
     let base = Desired::new().set("retention.ms", 30 * DAY).readers(|readers| {
         readers.on_loss = OnLoss::Clamp;
         readers.headroom_ms = Some(0);
     });
-    scene.apply("t", &base).await;
-    scene.ten_days("t", 0).await;
-    scene.kafka.commit("g", "t", 0, 25).await.unwrap();
+    let mut scene = Scene::read_to("g", 25, &base).await;
     let lower = base.set("retention.ms", 4 * DAY + DAY / 2);
     assert_eq!(scene.apply("t", &lower).await.verdict, Outcome::Clamped);
     scene.pass().await;

@@ -9,7 +9,7 @@ use tidemark::engine::{Engine, Platform};
 use tidemark::operator::control_client::ControlClient;
 use tidemark::operator::storage::{Storage, StorageError};
 use tidemark::resource::contract::{
-    DesiredTopic, ObservedTopic, Owner, PartitionConfig, PassReport, ReadersPolicy, Verdict,
+    DesiredTopic, ObservedTopic, Outcome, Owner, PartitionConfig, PassReport, ReadersPolicy, Verdict,
 };
 use tidemark::telemetry::clock::ManualClock;
 use tidemark::wire::client::{Client, ClientError, ClientRecord};
@@ -38,6 +38,15 @@ pub struct Scene {
 impl Scene {
     pub async fn new() -> Self {
         Self::with(|_| {}).await
+    }
+
+    /// A topic `t` under `desired` with [ten days](Self::ten_days) of records, which `group` has read up to `position`.
+    pub async fn read_to(group: &str, position: i64, desired: &Desired) -> Self {
+        let mut scene = Self::new().await;
+        scene.apply("t", desired).await;
+        scene.ten_days("t", 0).await;
+        scene.kafka.commit(group, "t", 0, position).await.unwrap();
+        scene
     }
 
     /// A scene on an engine that is set up otherwise.
@@ -95,6 +104,24 @@ impl Scene {
     /// Applies, and answers the verdict.
     pub async fn apply(&mut self, topic: &str, desired: &Desired) -> Verdict {
         self.try_apply(topic, desired).await.unwrap()
+    }
+
+    /// Applies, holds verdict and reason against what is expected, and answers the whole verdict.
+    pub async fn judged(
+        &mut self,
+        topic: &str,
+        desired: &Desired,
+        outcome: Outcome,
+        reason: &str,
+    ) -> Verdict {
+        let verdict = self.apply(topic, desired).await;
+        assert_eq!(
+            (verdict.verdict, verdict.reason.as_str()),
+            (outcome, reason),
+            "{}",
+            verdict.message
+        );
+        verdict
     }
 
     pub async fn try_apply(&mut self, topic: &str, desired: &Desired) -> Result<Verdict, StorageError> {

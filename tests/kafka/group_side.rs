@@ -180,6 +180,20 @@ fn join(parts: impl IntoIterator<Item = String>) -> String {
     parts.join("; ")
 }
 
+/// What became of one partition.
+fn code(topic: &str, partition: i32, code: i16) -> String {
+    format!("{topic}-{partition} {code}")
+}
+
+/// A committed position, offset and leader epoch; of its note the length.
+fn position(partition: i32, at: (i64, i32), code: i16, note: Option<&str>) -> String {
+    let (offset, epoch) = at;
+    format!(
+        "{partition} at {offset} epoch {epoch} {code} {:?}",
+        note.map(str::len)
+    )
+}
+
 impl Side {
     pub async fn run(&mut self, step: &Step) -> String {
         self.answer(step).await.unwrap_or_else(|closed| closed)
@@ -215,12 +229,7 @@ impl Side {
                 let reply = self.call(version, &request).await?;
                 let topics = reply.topics.iter().flat_map(|topic| {
                     let partitions = topic.partitions.iter();
-                    partitions.map(|partition| {
-                        format!(
-                            "{}-{} {}",
-                            &*topic.name, partition.partition_index, partition.error_code
-                        )
-                    })
+                    partitions.map(|of| code(&topic.name, of.partition_index, of.error_code))
                 });
                 Ok(join(topics))
             }
@@ -415,12 +424,7 @@ impl Side {
                 let reply = self.call(0, &request).await?;
                 let topics = reply.topics.iter().flat_map(|topic| {
                     let partitions = topic.partitions.iter();
-                    partitions.map(|partition| {
-                        format!(
-                            "{}-{} {}",
-                            &*topic.name, partition.partition_index, partition.error_code
-                        )
-                    })
+                    partitions.map(|of| code(&topic.name, of.partition_index, of.error_code))
                 });
                 Ok(format!("{} {}", reply.error_code, join(topics)))
             }
@@ -510,15 +514,9 @@ impl Side {
             let reply = self.call(version, &request).await?;
             write!(shown, "{} ", reply.groups[0].error_code).unwrap();
             for topic in &reply.groups[0].topics {
-                let partitions = topic.partitions.iter().map(|partition| {
-                    format!(
-                        "{} at {} epoch {} {} {:?}",
-                        partition.partition_index,
-                        partition.committed_offset,
-                        partition.committed_leader_epoch,
-                        partition.error_code,
-                        partition.metadata.as_deref().map(str::len)
-                    )
+                let partitions = topic.partitions.iter().map(|of| {
+                    let at = (of.committed_offset, of.committed_leader_epoch);
+                    position(of.partition_index, at, of.error_code, of.metadata.as_deref())
                 });
                 write!(shown, "{} [{}]", &*topic.name, join(partitions)).unwrap();
             }
@@ -533,15 +531,9 @@ impl Side {
         let reply = self.call(version, &request).await?;
         write!(shown, "{} ", reply.error_code).unwrap();
         for topic in &reply.topics {
-            let partitions = topic.partitions.iter().map(|partition| {
-                format!(
-                    "{} at {} epoch {} {} {:?}",
-                    partition.partition_index,
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    partition.error_code,
-                    partition.metadata.as_deref().map(str::len)
-                )
+            let partitions = topic.partitions.iter().map(|of| {
+                let at = (of.committed_offset, of.committed_leader_epoch);
+                position(of.partition_index, at, of.error_code, of.metadata.as_deref())
             });
             write!(shown, "{} [{}]", &*topic.name, join(partitions)).unwrap();
         }

@@ -16,6 +16,23 @@ pub fn tidemark<A: Into<std::ffi::OsString>>(args: impl IntoIterator<Item = A>) 
     Start::new("tidemark", BINARY).env("NO_COLOR", "1").args(args)
 }
 
+/// Starts an engine on `home/data` that must not come up; answers what it says.
+#[track_caller]
+pub fn refused(home: &Path) -> String {
+    let ended = tidemark([
+        "engine",
+        "--listen",
+        "127.0.0.1:0",
+        "--control",
+        "127.0.0.1:0",
+        "--data",
+    ])
+    .arg(home.join("data"))
+    .output();
+    assert_eq!(ended.status.code(), Some(1));
+    String::from_utf8_lossy(&ended.stderr).into_owned()
+}
+
 /// A running `tidemark engine` (or `run`), with ports of its own.
 #[derive(Debug)]
 pub struct Tidemark {

@@ -1,256 +1,17 @@
 //! The guard's scenes with a real client: kcat reads a part, retention is lowered, nothing goes, kcat reads on, and the change goes
 //! in by itself. That it does so at the commit is awaited as the engine's own event; no pass runs by itself meanwhile.
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+mod scene;
 
 use serde_json::{Value, json};
 use tidemark::wire::client::{Client, ClientRecord};
 
+use self::scene::{DAY, HOUR, MINUTE, Reader, Scene, billing, now_ms, run};
 use crate::support::kcat::kcat;
 use crate::support::process::Start;
-use crate::support::temp::TempDir;
-use crate::support::tidemark::Tidemark;
 use crate::support::wait::{PATIENCE, eventually};
 
-const MINUTE: i64 = 60_000;
-const HOUR: i64 = 60 * MINUTE;
-const DAY: i64 = 24 * HOUR;
 /// Keeps the six youngest of the ten days.
 const FOUR_AND_A_HALF_DAYS: i64 = 4 * DAY + DAY / 2;
-
-fn now_ms() -> i64 {
-    jiff::Timestamp::now().as_millisecond()
-}
-
-/// The stream of an engine's events.
-struct Events(BufReader<TcpStream>);
-
-impl Events {
-    /// Everything from now on.
-    fn of(engine: &Tidemark) -> Self {
-        let mut stream = TcpStream::connect(engine.control()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let request = format!("GET /v1/events HTTP/1.1\r\nhost: {}\r\n\r\n", engine.control());
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut events = Self(BufReader::new(stream));
-        // With the head of the answer the subscription stands.
-        while events.line() != "\r\n" {}
-        events
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        let read = self.0.read_line(&mut line);
-        assert!(matches!(read, Ok(1..)), "the stream of events ended: {read:?}");
-        line
-    }
-
-    /// The next event of this kind about this topic.
-    fn next(&mut self, kind: &str, topic: &str) -> Value {
-        loop {
-            let line = self.line();
-            let Some(data) = line.strip_prefix("data:") else {
-                continue;
-            };
-            let event: Value = serde_json::from_str(data.trim()).unwrap();
-            if event["kind"] == kind && event["topic"] == topic {
-                return event;
-            }
-        }
-    }
-}
-
-/// An engine whose passes run when the test says so, and a topic `t` on it.
-struct Scene {
-    engine: Tidemark,
-    events: Events,
-    requests: u32,
-    _home: TempDir,
-}
-
-impl Scene {
-    fn new() -> Self {
-        let home = TempDir::new("guard");
-        let engine = Tidemark::engine(home.path(), &["--check-interval", "1h"]);
-        let events = Events::of(&engine);
-        Self {
-            engine,
-            events,
-            requests: 0,
-            _home: home,
-        }
-    }
-
-    /// Applies `desired` and answers the verdict; what it leaves out is as in most scenes.
-    fn apply(&mut self, desired: Value) -> Value {
-        self.requests += 1;
-        let mut body = json!({
-            "owner": {"uid": "uid-1", "namespace": "shop", "name": "orders"},
-            "requestId": format!("request-{}", self.requests),
-            "partitions": 1,
-            "config": {"internal.segment.bytes": "6000", "retention.ms": "-1", "file.delete.delay.ms": "0"},
-            "readers": {"headroomMs": 0},
-        });
-        merge(&mut body, desired);
-        self.engine
-            .http("PUT", "/v1/topics/t", Some(&body.to_string()))
-            .json(200)
-    }
-
-    /// Ten segments of ten records in a partition, the oldest ten days old, each a day younger than the one before.
-    fn ten_days(&self, partition: i32) {
-        let segments: Vec<(i64, usize)> = (1..=10).rev().map(|age| (age * DAY, 10)).collect();
-        self.segments(partition, &segments);
-    }
-
-    /// Segments of records of an age in ms.
-    fn segments(&self, partition: i32, segments: &[(i64, usize)]) {
-        run(async {
-            let mut client = Client::connect(self.engine.bootstrap(), "filler").await.unwrap();
-            for (age, count) in segments {
-                let value = vec![b'v'; 2_950 / count];
-                let record = ClientRecord::new(now_ms() - age, value);
-                client
-                    .produce("t", partition, &vec![record; *count])
-                    .await
-                    .unwrap();
-            }
-        });
-    }
-
-    /// kcat reads so many records as a member of the group, commits and leaves.
-    fn read(&self, group: &str, records: usize) -> Vec<String> {
-        let count = records.to_string();
-        let args = [
-            "-G",
-            group,
-            "-q",
-            "-c",
-            &count,
-            "-f",
-            "%p:%o\n",
-            "-X",
-            "auto.offset.reset=earliest",
-            "t",
-        ];
-        let read = kcat(self.engine.bootstrap(), args).run();
-        let read: Vec<String> = read.lines().map(str::to_owned).collect();
-        assert_eq!(read.len(), records);
-        read
-    }
-
-    fn observe(&self) -> Value {
-        self.engine.get("/v1/topics/t")
-    }
-
-    fn in_force(&self) -> Value {
-        self.observe()["inForce"].clone()
-    }
-
-    fn log_start(&self, partition: usize) -> i64 {
-        self.observe()["partitions"][partition]["logStart"]
-            .as_i64()
-            .unwrap()
-    }
-
-    /// The change is refused for one reader on one partition, with all numbers in its message; and nothing is changed or
-    /// deleted. Answers the would-be start.
-    fn refused(&mut self, desired: Value, reason: &str, reader: &Reader<'_>) -> i64 {
-        let before = self.in_force();
-        let verdict = self.apply(desired);
-        assert_eq!(
-            (&verdict["verdict"], &verdict["reason"], &verdict["pending"]),
-            (&json!("Refused"), &json!(reason), &json!(true)),
-            "{verdict:#}"
-        );
-        let [risk] = verdict["readersAtRisk"].as_array().unwrap().as_slice() else {
-            panic!("{verdict:#}");
-        };
-        assert_eq!(
-            (&risk["name"], &risk["partition"], &risk["position"]),
-            (
-                &json!(reader.name),
-                &json!(reader.partition),
-                &reader.position.map_or(Value::Null, Value::from)
-            )
-        );
-        assert_eq!(risk["recordsAtRisk"], reader.at_risk, "{verdict:#}");
-        let start = verdict["partitions"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|of| of["partition"] == reader.partition)
-            .unwrap()["wouldBeStart"]
-            .as_i64()
-            .unwrap();
-        let message = verdict["message"].as_str().unwrap();
-        let position = match reader.position {
-            Some(position) => format!("at offset {position}"),
-            None => "position unknown".to_owned(),
-        };
-        for part in [
-            &format!("group {}, partition {}", reader.name, reader.partition),
-            &position,
-            &format!("the log would start at {start}"),
-            &format!("{} records", reader.at_risk),
-        ] {
-            assert!(message.contains(part), "{part:?} not in {message:?}");
-        }
-        self.events.next("Refused", "t");
-        for _ in 0..2 {
-            assert_eq!(self.engine.pass()["segmentsDeleted"], 0);
-        }
-        assert_eq!(self.log_start(usize::try_from(reader.partition).unwrap()), 0);
-        assert_eq!(self.in_force(), before);
-        start
-    }
-
-    /// What waited has gone in; the pass then deletes exactly to where the verdict said.
-    fn goes_in_and_deletes(&mut self, partition: usize, start: i64) {
-        self.events.next("Resumed", "t");
-        assert_eq!(self.observe()["pending"], Value::Null);
-        assert_eq!(self.log_start(partition), 0, "no pass has run yet");
-        assert_eq!(self.engine.pass()["recordsDeleted"], start);
-        assert_eq!(self.log_start(partition), start);
-        assert_eq!(self.engine.pass()["recordsDeleted"], 0);
-    }
-}
-
-/// Whom a refusal names.
-struct Reader<'a> {
-    name: &'a str,
-    partition: i32,
-    position: Option<i64>,
-    at_risk: i64,
-}
-
-fn billing(position: i64, at_risk: i64) -> Reader<'static> {
-    Reader {
-        name: "billing",
-        partition: 0,
-        position: Some(position),
-        at_risk,
-    }
-}
-
-fn merge(into: &mut Value, from: Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, from) => *into = from,
-    }
-}
-
-fn run<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
-        .block_on(work)
-}
 
 fn config(key: &str, value: i64) -> Value {
     json!({"config": {key: value.to_string()}})
@@ -262,10 +23,7 @@ fn both(ms: i64, bytes: i64) -> Value {
 
 #[test]
 fn a_lowered_time_limit_waits_for_a_slow_reader() {
-    let mut scene = Scene::new();
-    scene.apply(config("retention.ms", 30 * DAY));
-    scene.ten_days(0);
-    scene.read("billing", 25);
+    let mut scene = Scene::with_billing_at(25, config("retention.ms", 30 * DAY));
     let lower = config("retention.ms", FOUR_AND_A_HALF_DAYS);
     let start = scene.refused(lower, "SlowReader", &billing(25, 35));
     assert_eq!(start, 60);
@@ -283,10 +41,7 @@ fn a_lowered_time_limit_waits_for_a_slow_reader() {
 
 #[test]
 fn a_first_limit_after_none_waits_for_a_slow_reader() {
-    let mut scene = Scene::new();
-    scene.apply(json!({}));
-    scene.ten_days(0);
-    scene.read("billing", 5);
+    let mut scene = Scene::with_billing_at(5, json!({}));
     let limit = config("retention.ms", FOUR_AND_A_HALF_DAYS);
     let start = scene.refused(limit, "SlowReader", &billing(5, 55));
     scene.read("billing", 55);
@@ -295,10 +50,7 @@ fn a_first_limit_after_none_waits_for_a_slow_reader() {
 
 #[test]
 fn a_lowered_size_limit_waits_for_a_slow_reader() {
-    let mut scene = Scene::new();
-    scene.apply(json!({}));
-    scene.ten_days(0);
-    scene.read("billing", 25);
+    let mut scene = Scene::with_billing_at(25, json!({}));
     let segment = scene.observe()["partitions"][0]["sizeBytes"].as_i64().unwrap() / 10;
     let lower = config("retention.bytes", 3 * segment);
     let start = scene.refused(lower, "SlowReader", &billing(25, 45));
@@ -310,10 +62,7 @@ fn a_lowered_size_limit_waits_for_a_slow_reader() {
 /// One limit up, the other down.
 #[test]
 fn two_limits_in_one_edit_wait_together_for_a_slow_reader() {
-    let mut scene = Scene::new();
-    scene.apply(both(20 * DAY, -1));
-    scene.ten_days(0);
-    scene.read("billing", 40);
+    let mut scene = Scene::with_billing_at(40, both(20 * DAY, -1));
     let segment = scene.observe()["partitions"][0]["sizeBytes"].as_i64().unwrap() / 10;
     let edit = both(30 * DAY, 3 * segment);
     let start = scene.refused(edit, "SlowReader", &billing(40, 30));
@@ -450,10 +199,7 @@ fn a_consumer_without_a_group_is_waited_for() {
 /// A commit on an earlier topic of the name says nothing about this one.
 #[test]
 fn a_group_on_a_topic_that_was_made_anew_is_waited_for() {
-    let mut scene = Scene::new();
-    scene.apply(json!({}));
-    scene.ten_days(0);
-    scene.read("billing", 100);
+    let mut scene = Scene::with_billing_at(100, json!({}));
     let gone = scene
         .engine
         .http(
@@ -498,10 +244,7 @@ fn a_required_group_that_never_committed_is_waited_for() {
 /// The reader must be able to stop for a day; what would go within it counts too.
 #[test]
 fn a_reader_inside_the_headroom_is_waited_for() {
-    let mut scene = Scene::new();
-    scene.apply(config("retention.ms", 30 * DAY));
-    scene.ten_days(0);
-    scene.read("billing", 60);
+    let mut scene = Scene::with_billing_at(60, config("retention.ms", 30 * DAY));
     let with_headroom = |headroom_ms: i64| {
         json!({
             "config": {"retention.ms": FOUR_AND_A_HALF_DAYS.to_string()},
@@ -517,10 +260,7 @@ fn a_reader_inside_the_headroom_is_waited_for() {
 
 #[test]
 fn a_clamped_change_steps_down_as_the_reader_reads_on() {
-    let mut scene = Scene::new();
-    scene.apply(config("retention.ms", 30 * DAY));
-    scene.ten_days(0);
-    scene.read("billing", 25);
+    let mut scene = Scene::with_billing_at(25, config("retention.ms", 30 * DAY));
     let verdict = scene.apply(json!({
         "config": {"retention.ms": FOUR_AND_A_HALF_DAYS.to_string()},
         "readers": {"onLoss": "Clamp"},
@@ -550,10 +290,7 @@ fn a_clamped_change_steps_down_as_the_reader_reads_on() {
 
 #[test]
 fn an_allowed_loss_is_told_and_counted_over_a_restart_too() {
-    let mut scene = Scene::new();
-    scene.apply(config("retention.ms", 30 * DAY));
-    scene.ten_days(0);
-    scene.read("billing", 25);
+    let mut scene = Scene::with_billing_at(25, config("retention.ms", 30 * DAY));
     let verdict = scene.apply(json!({
         "config": {"retention.ms": FOUR_AND_A_HALF_DAYS.to_string()},
         "readers": {"onLoss": "Allow"},
