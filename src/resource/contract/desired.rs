@@ -122,7 +122,7 @@ fn is_false(value: &bool) -> bool {
 
 /// Query of `DELETE /v1/topics/{topic}`. The policy is that of the resource as it stood when it was deleted: `Retain` only
 /// takes the owner off the topic, `Delete` removes the topic, past the guard. A topic that is not there is success
-/// ([`Outcome::Unchanged`]).
+/// ([`Outcome::Unchanged`](super::Outcome::Unchanged)).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeleteTopic {
