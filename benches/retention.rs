@@ -112,9 +112,9 @@ fn verdict(partitions: usize, readers: usize, behind: bool, goal: &str) {
 
 fn main() {
     verdict(1_000, 50, false, "10 ms");
-    verdict(1_000, 50, true, "none: a refusal that names 50,000");
+    verdict(1_000, 50, true, "10 ms");
     verdict(10_000, 100, false, "100 ms");
-    verdict(10_000, 100, true, "none: a refusal that names 1,000,000");
+    verdict(10_000, 100, true, "100 ms");
 
     for (partitions, segments) in [(10_000, 10), (100, 10_000)] {
         let profiles: Vec<SegmentProfile> = (0..partitions).map(|_| profile(segments)).collect();
