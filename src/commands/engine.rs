@@ -5,8 +5,7 @@ use clap::Args;
 use super::Outcome;
 use super::engine_flags::EngineFlags;
 use super::shared;
-use crate::engine::data_directory::DataDirectoryError;
-use crate::engine::{Engine as StorageEngine, EngineError};
+use crate::engine::Engine as StorageEngine;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,24 +40,23 @@ impl Engine {
                         engine.shutdown().await;
                         return Ok(Outcome::Done);
                     }
-                    // Another engine holds it: whoever started this one has to decide, and a supervisor that tries again is right.
-                    Err(error @ EngineError::DataDirectory(DataDirectoryError::InUse { .. })) => {
-                        return Err(self.flags.helped(error));
-                    }
-                    Err(EngineError::DataDirectory(error)) => {
+                    Err(error) => {
+                        // Where another engine holds it whoever started this one has to decide, and a supervisor that tries again is right.
+                        let Some(reason) = error.reason() else {
+                            return Err(self.flags.helped(error));
+                        };
                         tracing::error!(
-                            reason = error.reason(),
+                            reason,
                             "{error}; the engine does not start, answers only to say so, and tries again by itself"
                         );
                         tokio::select! {
                             explained = StorageEngine::explain(&config, &error) => explained.context("serve the control API")?,
                             told = &mut stop => {
                                 told?;
-                                return Err(self.flags.helped(error.into()));
+                                return Err(self.flags.helped(error));
                             }
                         }
                     }
-                    Err(error) => return Err(self.flags.helped(error)),
                 }
             }
         })

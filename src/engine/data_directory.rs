@@ -184,7 +184,10 @@ impl DataDirectory {
 
     /// Gives the lock back: nothing is touched after this.
     pub fn release(&self) {
-        *self.locks.lock() = None;
+        if let Some((lock, _)) = self.locks.lock().take() {
+            // Said in words: a child between its fork and its start holds the file open, and with it a lock that is only let go of.
+            let _ = rustix::fs::flock(&lock, FlockOperation::Unlock);
+        }
     }
 
     /// The directory itself.

@@ -4,10 +4,12 @@
 //! finds everything there. Stop: no new work, drain, flush and close every log, checkpoints, and last the marker of a clean
 //! stop, which is left only if every log closed without an error.
 use std::collections::{BTreeSet, HashSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -16,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::clock_guard::{ClockGuard, Earlier, Seen};
 use crate::engine::config::EngineConfig;
 use crate::engine::control::Control;
-use crate::engine::data_directory::{Claim, DataDirectory, DataDirectoryError};
+use crate::engine::data_directory::{Claim, DataDirectory};
 use crate::engine::events::Events;
 use crate::engine::guarded::pending::PendingChanges;
 use crate::engine::health::{AskFileSystem, StorageHealth};
@@ -54,6 +56,14 @@ pub struct Platform {
 
 /// How often a data directory that cannot be used is tried again.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// The same for what is in one, which takes a whole start, where nothing changed.
+const START_AGAIN: Duration = Duration::from_secs(300);
+
+/// What changes where somebody puts another state store in the place of one that cannot be read.
+fn looks_like(data: &Path) -> Option<(u64, u64, SystemTime)> {
+    let found = std::fs::symlink_metadata(data.join("state.redb")).ok()?;
+    Some((found.ino(), found.len(), found.modified().ok()?))
+}
 
 fn claim(config: &EngineConfig) -> Claim {
     Claim {
@@ -117,28 +127,37 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Serves the control API only, which tells why there is no engine, until the directory can be had: a process that
-    /// exits would be started again and again, and one that never looks again would wait for a person where the volume has
+    /// Serves the control API only, which tells why there is no engine, until the directory can be had or what is in it has changed: a
+    /// process that exits would be started again and again, and one that never looks again would wait for a person where the volume has
     /// long recovered by itself.
     ///
     /// # Errors
     /// The control address cannot be listened on.
-    pub async fn explain(config: &EngineConfig, error: &DataDirectoryError) -> Result<(), EngineError> {
+    pub async fn explain(config: &EngineConfig, error: &EngineError) -> Result<(), EngineError> {
         let stop = CancellationToken::new();
         let control = Control::new(config.control_token.clone(), stop.clone());
-        control.blocked(error.reason(), error.to_string());
+        let reason = error.reason().unwrap_or("Corrupt");
+        control.blocked(reason, error.advice(&config.data));
         let serving = match config.control {
             Some(address) => Some(control.clone().serve(address).await?),
             None => None,
         };
-        loop {
-            tokio::time::sleep(LOOK_AGAIN).await;
-            let (data, claim) = (config.data.clone(), claim(config));
-            let found =
-                tokio::task::spawn_blocking(move || DataDirectory::open(&data, &claim).map(drop)).await;
-            match found {
-                Ok(Err(error)) => control.blocked(error.reason(), error.to_string()),
-                Ok(Ok(())) | Err(_) => break,
+        if let EngineError::DataDirectory(_) = error {
+            loop {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                let (data, claim) = (config.data.clone(), claim(config));
+                let found =
+                    tokio::task::spawn_blocking(move || DataDirectory::open(&data, &claim).map(drop)).await;
+                match found {
+                    Ok(Err(error)) => control.blocked(error.reason(), error.to_string()),
+                    Ok(Ok(())) | Err(_) => break,
+                }
+            }
+        } else {
+            let left = looks_like(&config.data);
+            let tried = Instant::now();
+            while looks_like(&config.data) == left && tried.elapsed() < START_AGAIN {
+                tokio::time::sleep(LOOK_AGAIN).await;
             }
         }
         stop.cancel();
@@ -161,6 +180,21 @@ impl Engine {
                 what: "the loader",
                 cause: std::io::Error::other(error.to_string()),
             })??;
+        match engine.serve(stop).await {
+            Ok(()) => Ok(engine),
+            Err(error) => {
+                // Another start in this process finds the store closed.
+                engine.positions.shutdown().await;
+                let _ = tokio::task::spawn_blocking(move || engine.store.close()).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes up what waits, and serves.
+    async fn serve(self: &Arc<Self>, stop: CancellationToken) -> Result<(), EngineError> {
+        let engine = self;
+        engine.restore_accepted()?;
         engine.take_up_pending().map_err(|refusal| EngineError::State {
             what: refusal.to_string(),
         })?;
@@ -172,12 +206,12 @@ impl Engine {
         let _ = engine.endpoint.set(advertised(&engine.config, address));
         let _ = engine.listening.set(address);
         engine.start_threads()?;
-        let served = Arc::clone(&engine);
+        let served = Arc::clone(engine);
         let task = tokio::spawn(listener::serve(listener, served, Limits::default(), stop));
         engine.tasks.lock().servers.push(task);
         tracing::info!(%address, cluster = engine.directory.identity().cluster_id,
             topics = engine.catalog.snapshot().iter().count(), "serving Kafka clients");
-        Ok(engine)
+        Ok(())
     }
 
     /// Opens everything and serves nothing.
@@ -206,11 +240,13 @@ impl Engine {
             config.clock.wall_ms().max(0) << 10
         };
         let producer_ids = ProducerIds::load(store.clone(), first_producer_id)?;
-        let stock = Stock::take(&config, files.as_ref(), &store, &logs)?;
+        let mut stock = Stock::take(&config, files.as_ref(), &store, &logs)?;
         let gate = Arc::new(Gate::default());
         let pending = Arc::new(PendingChanges::default());
         let positions = start_positions(&config, &store, &gate, &stock)?;
         positions.listen(Arc::clone(&pending) as _);
+        // Nothing is touched before all that is remembered could be read.
+        stock.take_marker(files.as_ref(), &logs)?;
         let hold = (!config.kafka_exact).then_some(config.clock_jump_hold);
         let earlier = match store.get(Table::Engine, CLOCK_SEEN.as_bytes())? {
             Some(value) => Seen::decode(&value).map_or(Earlier::Unknown, Earlier::Seen),
@@ -250,7 +286,6 @@ impl Engine {
             files,
             store,
         });
-        engine.restore_accepted()?;
         engine.open_topics(stock);
         if earlier == Earlier::Nothing {
             // From here on a start that does not find it knows that it is lost.

@@ -10,7 +10,8 @@ use tidemark::wire::client::{Client, ClientRecord};
 
 use crate::scene::{DAY, Desired, Scene};
 use crate::support::temp::TempDir;
-use crate::support::tidemark::Tidemark;
+use crate::support::tidemark::{Tidemark, request};
+use crate::support::wait::{PATIENCE, eventually};
 
 /// Changes the state store of a scene while no engine runs on it.
 async fn while_stopped(scene: &mut Scene, change: impl FnOnce(&mut Batch)) {
@@ -195,4 +196,49 @@ async fn nothing_of_a_topic_made_anew_counts_as_flushed_because_the_one_before_i
     scene.control.delete("t", &request).await.unwrap();
     scene.apply("t", &desired).await;
     assert!(!std::fs::read_to_string(&path).unwrap().contains("t 0 "));
+}
+
+/// A damaged state store is explained, not touched, and taken up as soon as it can be read.
+#[test]
+fn a_damaged_state_store_is_told_of_and_left_as_it_is() {
+    let home = TempDir::new("damaged-store");
+    let mut engine = Tidemark::engine(home.path(), &[]);
+    let body = r#"{"partitions": 1}"#;
+    engine.http("PUT", "/v1/topics/t", Some(body)).json(200);
+    engine.stop();
+    let path = engine.data().join("state.redb");
+    let whole = std::fs::read(&path).unwrap();
+    let unreadable = {
+        let store = Store::open(&path).unwrap();
+        let mut batch = Batch::new();
+        batch.put(Table::Topics, "t", "{");
+        store.write_blocking(batch).unwrap();
+        store.close();
+        std::fs::read(&path).unwrap()
+    };
+    let marker = engine.data().join("logs/.kafka_cleanshutdown");
+    for (damaged, word, is_store) in [
+        (b"no store".to_vec(), "state.redb", false),
+        (unreadable, "topics t", true),
+    ] {
+        std::fs::write(&path, &damaged).unwrap();
+        engine.start_unready();
+        let control = engine.control().to_owned();
+        eventually("the reason to be told", PATIENCE, || {
+            let reply = request(&control, "GET", "/readyz", None, None).map_err(|error| error.to_string())?;
+            let told = reply.status == 503 && reply.body.contains("Corrupt") && reply.body.contains(word);
+            if told { Ok(()) } else { Err(reply.body) }
+        });
+        let refused = request(&control, "GET", "/v1/topics", None, None).unwrap();
+        assert_eq!(refused.json(503)["reason"], "Corrupt");
+        assert!(std::net::TcpStream::connect(engine.bootstrap()).is_err());
+        assert!(marker.exists(), "the clean stop is forgotten");
+        // Opening one that is a store notes in it that it is open.
+        let same = std::fs::read(&path).unwrap() == damaged;
+        assert!(is_store || same, "the store was changed");
+        std::fs::write(&path, &whole).unwrap();
+        engine.wait_ready();
+        assert_eq!(engine.get("/v1/topics/t")["partitions"][0]["logEnd"], 0);
+        engine.stop();
+    }
 }

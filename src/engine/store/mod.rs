@@ -269,7 +269,11 @@ impl Store {
         };
         let database = self.shared.database.read();
         let Some(database) = database.as_ref() else {
-            return Ok(None);
+            // One that is there and not open holds what nobody can see now.
+            return match self.shared.path.exists() {
+                true => Err(failed("it is not open after a fault".to_owned())),
+                false => Ok(None),
+            };
         };
         sound(&self.shared.path, || {
             let transaction = database.begin_read().map_err(|error| failed(error.to_string()))?;

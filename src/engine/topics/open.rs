@@ -50,20 +50,13 @@ pub(crate) struct Stock {
 }
 
 impl Stock {
-    /// Looks at the store and the log directory. The marker of a clean stop goes right away, so that a crash while loading
-    /// counts as one.
+    /// Looks at the store and the log directory, and changes neither.
     pub fn take(
         config: &config::EngineConfig,
         files: &dyn Files,
         store: &Store,
         logs: &Path,
     ) -> Result<Self, EngineError> {
-        let clean = match checkpoints::take_clean_shutdown(files, &logs.join(CLEAN_SHUTDOWN)) {
-            Ok(clean) => clean,
-            // On a file system that takes no changes the engine comes up to read, and trusts nothing.
-            Err(error) if error.is_read_only() => false,
-            Err(error) => return Err(EngineError::Log(error)),
-        };
         let recovery_points = checkpoints::read_offsets(files, &logs.join(RECOVERY_POINTS)).unwrap_or_else(|error| {
             tracing::warn!(%error, "the checkpoint of recovery points cannot be read and counts as empty");
             Offsets::new()
@@ -78,9 +71,20 @@ impl Stock {
         Ok(Self {
             inventory,
             deletions,
-            clean,
+            clean: false,
             recovery_points,
         })
+    }
+
+    /// Notes whether the last stop was a clean one. Its marker goes, so that a crash while loading counts as one.
+    pub fn take_marker(&mut self, files: &dyn Files, logs: &Path) -> Result<(), EngineError> {
+        self.clean = match checkpoints::take_clean_shutdown(files, &logs.join(CLEAN_SHUTDOWN)) {
+            Ok(clean) => clean,
+            // On a file system that takes no changes the engine comes up to read, and trusts nothing.
+            Err(error) if error.is_read_only() => false,
+            Err(error) => return Err(EngineError::Log(error)),
+        };
+        Ok(())
     }
 
     /// The checkpoint of recovery points.
