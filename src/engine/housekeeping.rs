@@ -438,10 +438,11 @@ impl Engine {
             for topic in self.catalog.snapshot().iter() {
                 for (partition, state) in (0..).zip(&topic.partitions) {
                     let key = (topic.record.name.clone(), partition);
+                    let kept = known.get(&key).copied();
                     let start = match &state.log {
-                        Some(log) => log.log_start_to_checkpoint(),
+                        Some(log) => log.log_start_to_checkpoint(kept),
                         // What it cannot say itself stays as it was.
-                        None => known.get(&key).copied(),
+                        None => kept,
                     };
                     if let Some(start) = start {
                         starts.insert(key, start);

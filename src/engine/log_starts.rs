@@ -96,7 +96,7 @@ impl DurableLogStarts {
             batch.remove(Table::LogStarts, encode_key(topic, *partition));
         }
         state.known = starts;
-        drop(state);
+        // Under the lock: what is durable of a later deletion must not go with what is dropped here.
         if let Err(error) = self.store.write_blocking(batch) {
             tracing::debug!(%error, "log starts that are no longer needed stay in the store");
         }
@@ -143,12 +143,12 @@ impl LogStarts for DurableLogStarts {
             encode_key(topic, partition),
             log_start.to_string(),
         );
+        let mut state = self.state.lock();
         self.store.write_blocking(batch).map_err(|error| LogError::Io {
             action: "write",
             path: self.checkpoint.clone(),
             source: error.to_io_error(),
         })?;
-        let mut state = self.state.lock();
         state.known.insert((topic.to_owned(), partition), log_start);
         let known = state.known.clone();
         if let Err(error) = self.write(&mut state, &known) {

@@ -78,12 +78,23 @@ impl PartitionLog {
         log_start
     }
 
-    /// The log start, if no file name implies it: what a checkpoint of log starts has to hold (Kafka writes an entry only where
-    /// the start lies inside the first segment or beyond it).
-    pub fn log_start_to_checkpoint(&self) -> Option<i64> {
-        let view = self.view.lock();
-        let first = view.segments.get(0).map_or(0, |segment| segment.base_offset);
-        (view.log_start > first).then_some(view.log_start)
+    /// The log start that a checkpoint of log starts has to hold: Kafka writes an entry only where the start lies inside the first
+    /// segment or beyond it, because file names imply the others. `kept` is what is durable already. It stays where a record deletion
+    /// is about to move the start there, and goes only once a power loss can no longer take back the renames that imply it.
+    pub fn log_start_to_checkpoint(&self, kept: Option<i64>) -> Option<i64> {
+        let (first, start) = {
+            let view = self.view.lock();
+            let first = view.segments.get(0).map_or(0, |segment| segment.base_offset);
+            (first, view.log_start)
+        };
+        if start > first || kept.is_some_and(|kept| kept > start) {
+            return kept.max(Some(start));
+        }
+        kept.filter(|_| {
+            // What a pass has dropped from memory it renames before it lets go of this.
+            let _renamed = self.maintenance.lock();
+            self.files.sync_dir(&self.directory).is_err()
+        })
     }
 
     /// Ends all use of the log because the partition is deleted: waits for the append and the pass that are running, then

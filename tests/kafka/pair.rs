@@ -225,7 +225,7 @@ pub fn build(pair: &Pair, logs: &Path, topic: &str, now: i64) -> Built {
     let built = Built {
         log_start: log.log_start(),
         log_end: log.log_end(),
-        checkpointed_start: log.log_start_to_checkpoint(),
+        checkpointed_start: log.log_start_to_checkpoint(None),
         seen: builder
             .seen
             .into_iter()

@@ -111,7 +111,7 @@ fn checkpoint(root: &Path, log: &PartitionLog) {
         &recovery,
     )
     .unwrap();
-    let start = log.log_start_to_checkpoint();
+    let start = log.log_start_to_checkpoint(None);
     let starts: Offsets = start
         .map(|start| ((TOPIC.to_owned(), 0), start))
         .into_iter()

@@ -145,10 +145,21 @@ fn s049_s050_a_start_is_checkpointed_only_while_no_file_name_implies_it() {
     }
     bench.batches(9, NOW);
     bench.log().delete_records(31).unwrap();
-    assert_eq!(bench.log().log_start_to_checkpoint(), Some(31));
+    assert_eq!(bench.log().log_start_to_checkpoint(None), Some(31));
     bench.run();
     assert_eq!(bench.bases().first(), Some(&31));
-    assert_eq!(bench.log().log_start_to_checkpoint(), None);
+    assert_eq!(bench.log().log_start_to_checkpoint(Some(31)), None);
+}
+
+#[test]
+fn a_start_that_is_durable_already_is_never_checkpointed_lower() {
+    let bench = Bench::new(&[]);
+    bench.batches(10, NOW);
+    // An acknowledgement is on its way: durable, and not in memory yet.
+    assert_eq!(bench.log().log_start_to_checkpoint(Some(4)), Some(4));
+    bench.log().delete_records(2).unwrap();
+    assert_eq!(bench.log().log_start_to_checkpoint(Some(4)), Some(4));
+    assert_eq!(bench.log().log_start_to_checkpoint(Some(1)), Some(2));
 }
 
 #[test]

@@ -166,11 +166,22 @@ impl History {
                     .max(log.delete_records(target).map_err(drop)?.min(target));
                 Ok(())
             }
+            38 => self.checkpoint_log_start(log).map_err(drop),
             _ => {
                 self.clock.advance_ms(1000);
                 Ok(())
             }
         }
+    }
+
+    /// As housekeeping does: an entry goes once file names imply it.
+    fn checkpoint_log_start(&self, log: &PartitionLog) -> Result<(), LogError> {
+        let path = root().join(names::LOG_START_CHECKPOINT);
+        let key = (TOPIC.to_owned(), 0);
+        let kept = checkpoints::read_offsets(&self.files, &path)?.get(&key).copied();
+        let start = log.log_start_to_checkpoint(kept);
+        let starts: Offsets = start.map(|start| (key, start)).into_iter().collect();
+        checkpoints::write_offsets(&self.files, &path, &starts)
     }
 
     /// Works for a while, until the power goes in the middle of something.
