@@ -12,6 +12,7 @@ mod client;
 mod documentation;
 mod images;
 mod outages;
+mod policy;
 mod slow_reader;
 mod uninstall;
 mod upgrade;
@@ -34,6 +35,8 @@ fn a_life_on_a_node() {
     assert_eq!(client.read("Orders.v1", 0, 3), kept);
     metrics_come_through_their_service(&node);
     HeldEdit::new(&node, &mut client, "payments", "billing").goes_in(&node, &mut client);
+
+    policy::is_enforced(&node);
 
     let claim = claim_uid(&node);
     outages::kill_the_engine(&node);

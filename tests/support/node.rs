@@ -16,6 +16,15 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/node.sh
 /// How long anything on the node may take on a loaded machine.
 pub const NODE_PATIENCE: Duration = Duration::from_secs(180);
 
+/// Where a connection is made from.
+#[derive(Debug, Clone, Copy)]
+pub enum Place {
+    /// The network of the one container that runs this program.
+    Container(&'static str),
+    /// A machine that is no node and no pod.
+    Outside,
+}
+
 #[derive(Debug)]
 pub struct Node {
     process: ProcessGuard,
@@ -89,11 +98,19 @@ impl Node {
         self.home.join("volume")
     }
 
+    /// A command in some of the node's namespaces, which `nsenter` has options for.
+    fn inside(&self, name: &str, namespaces: &[&str]) -> Start {
+        Start::new(name, "nsenter")
+            .args(["--target", &self.first.to_string()])
+            .args(namespaces.iter().copied())
+            .arg("--")
+            .env("PATH", &self.path)
+    }
+
     /// A command in the node's network, as its administrator, in the root of the source tree.
     pub fn command(&self, program: &str) -> Start {
-        Start::new(program, "nsenter")
-            .args(["--target", &self.first.to_string(), "--net", "--", program])
-            .env("PATH", &self.path)
+        self.inside(program, &["--net"])
+            .arg(program)
             .env("KUBECONFIG", self.home.join("kubeconfig"))
             .env("HOME", self.home.path())
             .directory(env!("CARGO_MANIFEST_DIR"))
@@ -134,11 +151,33 @@ impl Node {
         })
     }
 
+    /// NetworkPolicies are enforced until this process is stopped. The network of the pods itself does not; most clusters' does.
+    pub fn enforce_policies(&self) -> ProcessGuard {
+        // Not among the node's processes: whoever enters those stands between this process and its signals.
+        self.inside("policies", &["--mount", "--net"])
+            .arg(peers::executable("policies"))
+            .arg(self.home.join("kubeconfig"))
+            .args(["node", "10.0.0.0/24"])
+            .spawn(self.home.path())
+    }
+
+    /// Whether a connection comes about, in more time than one takes on a loaded machine.
+    pub fn connects(&self, from: Place, address: &str, port: u16) -> bool {
+        let connect = format!("timeout 20 bash -c '</dev/tcp/{address}/{port}'");
+        let line = match from {
+            Place::Container(program) => {
+                format!("nsenter --target $(pgrep -x {program}) --net -- {connect}")
+            }
+            Place::Outside => format!("ip netns exec outside {connect}"),
+        };
+        let connecting = self.inside("connect", &["--mount", "--pid", "--net"]);
+        connecting.args(["bash", "-euc", &line]).output().status.success()
+    }
+
     /// SIGKILL to the one process on the node that has this command line.
     #[track_caller]
     pub fn kill_process(&self, command_line: &str) {
-        Start::new("pkill", "nsenter")
-            .args(["--target", &self.first.to_string(), "--mount", "--pid", "--"])
+        self.inside("pkill", &["--mount", "--pid"])
             .args(["pkill", "-KILL", "-x", "-f", command_line])
             .run();
     }

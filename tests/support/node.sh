@@ -21,6 +21,13 @@ ip address add 10.98.0.1/24 dev node0
 ip link set node0 up
 ip route add default via 10.98.0.2 dev node0
 echo 1 >/proc/sys/net/ipv4/ip_forward
+# A machine outside of the cluster, in the node's own network, that knows the way to the pods.
+ip netns add outside
+ip link add outside0 type veth peer name eth0 netns outside
+ip link set outside0 master node0 up
+ip -n outside address add 10.98.0.9/24 dev eth0
+ip -n outside link set eth0 up
+ip -n outside route add 10.97.0.0/24 via 10.98.0.1
 
 # run NAME COMMAND…: in the background, with a log of its own.
 run() {
