@@ -101,6 +101,7 @@ fn faults_of_form_are_told_with_their_line() {
         ]
     );
     assert!(faults(&format!("{head}  deletionPolicy: Keep\n"))[0].contains("unknown variant `Keep`"));
+    // J10: both forms at once.
     assert!(
         faults(&format!(
             "{head}  config: {{retention.ms: 7d, retention.ms: 604800000}}\n"

@@ -2,7 +2,7 @@
 use std::time::{Duration, Instant};
 
 use crate::proxy::Proxy;
-use crate::running::{NAMESPACE, Operator, install, manifest};
+use crate::running::{NAMESPACE, Operator, install, kubectl, manifest};
 use crate::stub::Stub;
 use crate::support::kube::KubeApi;
 use crate::support::wait::until;
@@ -123,8 +123,7 @@ impl Fleet {
     pub fn wakes_only_when_told(&self) {
         let versions = || {
             let each = "jsonpath={range .items[*]}{.metadata.name}={.metadata.resourceVersion} {end}";
-            let args = ["get", "topics", "-n", NAMESPACE, "-o", each];
-            self.kube.kubectl(args).run()
+            kubectl(&self.kube, ["get", "topics", "-o", each]).run()
         };
         let (before, rounds) = (versions(), self.operator.rounds());
         self.silent_when_looked_at();

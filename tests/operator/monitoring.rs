@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use tidemark::wire::client::{Client, ClientRecord};
 
-use crate::running::{NAMESPACE, Operator, PATIENCE, apply, install, ready};
+use crate::running::{Operator, PATIENCE, apply, install, kubectl, ready};
 use crate::support::kube::KubeApi;
 use crate::support::peers;
 use crate::support::temp::TempDir;
@@ -45,18 +45,7 @@ fn the_service_is_found(kube: &KubeApi) {
         .iter()
         .map(|(name, value)| format!("{name}={}", value.as_str().expect("text")))
         .collect();
-    let services = kube
-        .kubectl([
-            "get",
-            "services",
-            "-n",
-            NAMESPACE,
-            "-l",
-            &labels.join(","),
-            "-o",
-            "name",
-        ])
-        .run();
+    let services = kubectl(kube, ["get", "services", "-l", &labels.join(","), "-o", "name"]).run();
     assert_eq!(services.trim(), "service/tidemark-metrics");
     let service = get(kube, "service", "tidemark-metrics");
     let ports = names(&service["spec"]["ports"], "name");
@@ -181,9 +170,7 @@ fn documented() -> Vec<(String, String)> {
 }
 
 fn get(kube: &KubeApi, kind: &str, name: &str) -> Value {
-    let text = kube
-        .kubectl(["get", kind, "-n", NAMESPACE, name, "-o", "json"])
-        .run();
+    let text = kubectl(kube, ["get", kind, name, "-o", "json"]).run();
     serde_json::from_str(&text).expect("JSON")
 }
 

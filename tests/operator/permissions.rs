@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::running::{NAMESPACE, Operator, PATIENCE, apply, gone, install, ready};
+use crate::running::{NAMESPACE, Operator, PATIENCE, apply, gone, install, kubectl, ready};
 use crate::stub::Stub;
 use crate::support::kube::KubeApi;
 use crate::support::peers;
@@ -96,7 +96,7 @@ fn each_right_is_used_and_nothing_more_is_asked_for() {
     for _ in 0..2 {
         stub.tell("HeadroomLow", "orders");
     }
-    kube.kubectl(["delete", "topic", "-n", NAMESPACE, "orders"]).run();
+    kubectl(&kube, ["delete", "topic", "orders"]).run();
     gone(&kube, "orders");
     ready(&kube, "second", "True/Applied");
     let wanted = allowed("deploy/rbac.yaml", "Role");

@@ -217,9 +217,7 @@ impl Operator {
 /// A Topic of the namespace as JSON.
 #[track_caller]
 pub fn topic(kube: &KubeApi, name: &str) -> Value {
-    let text = kube
-        .kubectl(["get", "topic", "-n", NAMESPACE, name, "-o", "json"])
-        .run();
+    let text = kubectl(kube, ["get", "topic", name, "-o", "json"]).run();
     serde_json::from_str(&text).expect("JSON")
 }
 
@@ -242,7 +240,7 @@ pub fn condition(topic: &Value, kind: &str) -> String {
 /// Waits until `Ready` of a Topic is `STATUS/REASON` and about its present generation; answers the Topic.
 #[track_caller]
 pub fn ready(kube: &KubeApi, name: &str, wanted: &str) -> Value {
-    let kubectl = kube.kubectl(["get", "topic", "-n", NAMESPACE, name, "-o", "json"]);
+    let kubectl = kubectl(kube, ["get", "topic", name, "-o", "json"]);
     eventually(&format!("Topic {name} to be {wanted}"), PATIENCE, || {
         let output = kubectl.output();
         let topic: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
@@ -332,7 +330,7 @@ fn events_about(kube: &KubeApi, name: &str) -> Vec<(String, String)> {
 /// Waits until a Topic is gone.
 #[track_caller]
 pub fn gone(kube: &KubeApi, name: &str) {
-    let kubectl = kube.kubectl(["get", "topic", "-n", NAMESPACE, name]);
+    let kubectl = kubectl(kube, ["get", "topic", name]);
     until(
         &format!("Topic {name} to be gone"),
         Duration::from_secs(30),

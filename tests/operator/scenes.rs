@@ -386,7 +386,7 @@ fn wait_and_diff(kube: &KubeApi) {
     assert_eq!(topic["status"]["retention"], "8d");
     // And in an editor.
     kubectl(kube, ["edit", "topic", "waited"])
-        .env("KUBE_EDITOR", "sed -i s/8d/9d/")
+        .env("KUBE_EDITOR", "sed -i /retention.ms/s/8d/9d/")
         .run();
     let topic = ready(kube, "waited", "True/Applied");
     assert_eq!(topic["spec"]["config"]["retention.ms"], "9d");
@@ -397,7 +397,7 @@ fn examples(kube: &KubeApi) {
     let folder = crate::support::peers::source("deploy/examples")
         .display()
         .to_string();
-    kube.kubectl(["apply", "-n", NAMESPACE, "-f", &folder]).run();
+    kubectl(kube, ["apply", "-f", &folder]).run();
     for name in ["orders", "clicks", "audit"] {
         // Some have been there before under other names and settings; what the examples say is in force or refused by name.
         let topic = topic(kube, name);

@@ -4,7 +4,7 @@ use tidemark::resource::crd;
 use tidemark::resource::keys::{self, Kind, TOPIC_KEYS, Unit};
 use tidemark::resource::schema::spec_range;
 
-use crate::running::{NAMESPACE, manifest};
+use crate::running::{NAMESPACE, kubectl, manifest};
 use crate::support::kube::KubeApi;
 use crate::support::peers;
 use crate::support::process::Start;
@@ -296,9 +296,7 @@ fn accepted(kube: &KubeApi) {
     for (name, config) in [("least", config), ("most", strings)] {
         let spec = json!({"config": config, "partitionConfig": [{"partition": 0, "config": config}]});
         kube.apply(&manifest(name, &spec.to_string()));
-        let text = kube
-            .kubectl(["get", "topic", "-n", NAMESPACE, name, "-o", "json"])
-            .run();
+        let text = kubectl(kube, ["get", "topic", name, "-o", "json"]).run();
         let stored: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(stored["spec"], spec, "{name}");
         assert_eq!(
@@ -451,8 +449,7 @@ fn upgrade(kube: &KubeApi, file: &str) {
             Ok(())
         }
     });
-    kube.kubectl(["label", "topic", "-n", NAMESPACE, "old", "team=shop"])
-        .run();
+    kubectl(kube, ["label", "topic", "old", "team=shop"]).run();
     kube.apply(&manifest(
         "old",
         "{config: {segment.bytes: 1000, retention.ms: 8d}}",

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tidemark::wire::client::{Client, ClientRecord};
 
 use crate::gitops::kstatus;
-use crate::running::{NAMESPACE, Operator, PATIENCE, apply, condition, events, install, ready, topic};
+use crate::running::{Operator, PATIENCE, apply, condition, events, install, kubectl, ready, topic};
 use crate::support::kube::KubeApi;
 use crate::support::peers;
 use crate::support::process::Start;
@@ -329,13 +329,19 @@ fn files_of(folder: &std::path::Path) -> Vec<(std::path::PathBuf, u64, std::time
     files
 }
 
-/// F11: nobody answers. What was known keeps its time, the edit is not seen, and nothing is decided.
+/// F11: nobody answers, and that is told without an edit. What was known keeps its time, an edit is not seen, and nothing is decided.
 fn the_engine_is_gone(scene: &mut Scene) {
     let before = topic(&scene.kube, "orders");
     scene.engine.kill();
-    scene.apply("retention.ms: 30h");
     let gone = ready(&scene.kube, "orders", "Unknown/EngineUnreachable");
     assert_eq!(condition(&gone, "StorageHealthy"), "Unknown/EngineUnreachable");
+    let rounds = scene.operator.rounds();
+    scene.apply("retention.ms: 30h");
+    // One for each Topic: then the edit has been looked at too.
+    until("rounds after the edit", PATIENCE, || {
+        scene.operator.rounds() >= rounds + 4.0
+    });
+    let gone = ready(&scene.kube, "orders", "Unknown/EngineUnreachable");
     assert_ne!(gone["metadata"]["generation"], before["metadata"]["generation"]);
     for field in ["observedGeneration", "lastAppliedTime", "inForce", "retention"] {
         assert_eq!(gone["status"][field], before["status"][field], "{field}");
@@ -347,6 +353,6 @@ fn the_engine_is_gone(scene: &mut Scene) {
     until("the others", PATIENCE, || {
         condition(&topic(&scene.kube, "late"), "Ready") == "True/Applied"
     });
-    let pods = scene.kube.kubectl(["get", "topics", "-n", NAMESPACE]).run();
-    assert!(!pods.contains("EngineUnreachable"), "{pods}");
+    let table = kubectl(&scene.kube, ["get", "topics"]).run();
+    assert!(!table.contains("EngineUnreachable"), "{table}");
 }
