@@ -1,20 +1,5 @@
 use super::*;
-use crate::retention::{SegmentFacts, SegmentProfile};
-
-const NOW: i64 = 1_700_000_000_000;
-const DAY: i64 = 86_400_000;
-
-fn ten_days() -> SegmentProfile {
-    (0..10)
-        .map(|k| SegmentFacts {
-            base_offset: k * 100,
-            size_bytes: 100,
-            largest_timestamp: NOW - (10 - k) * DAY,
-            modified_ms: NOW,
-            without_future: None,
-        })
-        .collect()
-}
+use crate::retention::test_profile::{DAY, NOW, ten_days};
 
 fn clamped(in_force: Rules, asked: Rules, slowest: i64) -> Clamped {
     let profile = ten_days();

@@ -1,22 +1,7 @@
 use super::*;
 use crate::retention::readers::Known;
-use crate::retention::{PartitionView, Proposed, Rules, SegmentFacts, SegmentProfile};
-
-const NOW: i64 = 1_700_000_000_000;
-const DAY: i64 = 86_400_000;
-
-/// Ten segments of 100 offsets and 100 bytes, the oldest ten days old, the active one a day.
-fn ten_days() -> SegmentProfile {
-    (0..10)
-        .map(|k| SegmentFacts {
-            base_offset: k * 100,
-            size_bytes: 100,
-            largest_timestamp: NOW - (10 - k) * DAY,
-            modified_ms: NOW,
-            without_future: None,
-        })
-        .collect()
-}
+use crate::retention::test_profile::{DAY, NOW, ten_days};
+use crate::retention::{PartitionView, Proposed, Rules};
 
 fn outlook(partition: i32, proposed: Proposed) -> Outlook {
     let profile = ten_days();

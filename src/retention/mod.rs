@@ -17,6 +17,8 @@ mod plan;
 mod profile;
 mod readers;
 mod rules;
+#[cfg(test)]
+mod test_profile;
 mod watch;
 
 #[cfg(test)]

@@ -206,13 +206,7 @@ fn transactions_that_kafka_wrote_are_served_as_kafka_serves_them() {
     let mut broker = Kafka::start(&[]);
     let bootstrap = broker.bootstrap().to_owned();
     let client = Client(&bootstrap);
-    let settings = TOPICS.iter().map(|(name, settings)| {
-        let settings = settings
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        ((*name).to_owned(), settings.collect())
-    });
-    client.create(&settings.collect());
+    client.create(TOPICS);
     client.write(&lines(SystemClock::new().wall_ms()));
     let levels = [Isolation::ReadUncommitted, Isolation::ReadCommitted];
     let expected_records = levels.map(|level| client.dump(&names(), level));

@@ -53,9 +53,16 @@ impl Client<'_> {
             .run_with(input.as_bytes())
     }
 
-    /// Makes topics of one partition.
-    pub fn create(&self, topics: &BTreeMap<String, BTreeMap<String, String>>) {
-        self.run(&["create"], &json!(topics).to_string());
+    /// Makes topics of one partition, each with settings of its own.
+    pub fn create<'t>(&self, topics: impl IntoIterator<Item = (&'t str, &'t [(&'t str, &'t str)])>) {
+        let topics = topics.into_iter().map(|(name, settings)| {
+            let settings: BTreeMap<&str, &str> = settings.iter().copied().collect();
+            (name, settings)
+        });
+        self.run(
+            &["create"],
+            &json!(topics.collect::<BTreeMap<_, _>>()).to_string(),
+        );
     }
 
     /// Sets settings of topics.

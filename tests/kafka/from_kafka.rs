@@ -290,13 +290,7 @@ fn directories_of_a_broker_that_stopped_or_was_killed() {
     ]);
     let bootstrap = kafka.bootstrap().to_owned();
     let client = Client(&bootstrap);
-    let settings = TOPICS.iter().map(|(name, settings)| {
-        let settings = settings
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        ((*name).to_owned(), settings.collect())
-    });
-    client.create(&settings.collect());
+    client.create(TOPICS);
     let now = SystemClock::new().wall_ms();
     fill(&client, 0, now);
     client.delete_records("deleted-prefix", 17);

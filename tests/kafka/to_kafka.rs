@@ -104,9 +104,9 @@ fn judge(pairs: &[Pair], clean: bool) -> Vec<Result<bool, String>> {
     let bootstrap = kafka.bootstrap().to_owned();
     let client = Client(&bootstrap);
     let topics: Vec<String> = (0..pairs.len()).map(|nth| format!("pair-{nth}")).collect();
-    let unlimited = || BTreeMap::from([("retention.ms".to_owned(), "-1".to_owned())]);
+    let unlimited: &[_] = &[("retention.ms", "-1")];
     let all = topics.iter().map(String::as_str).chain(CANARIES);
-    client.create(&all.map(|topic| (topic.to_owned(), unlimited())).collect());
+    client.create(all.map(|topic| (topic, unlimited)));
     kafka.stop();
 
     let logs = kafka.logs().to_owned();
