@@ -46,8 +46,8 @@ pub struct Plan {
     files: Vec<PathBuf>,
     #[command(flatten)]
     engine: EngineAddress,
-    /// Read this data directory instead, on which no engine runs; nothing in it is changed
-    #[arg(long, value_name = "DIR", conflicts_with = "control")]
+    /// Read this data directory, on which no engine runs, instead of asking one; nothing in it is changed
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// With --data: the check interval, which a reader must survive where `readers.headroom` says nothing
     #[arg(long, env = "TIDEMARK_CHECK_INTERVAL", default_value = "5m", value_name = "DURATION", value_parser = duration)]
