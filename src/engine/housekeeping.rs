@@ -101,7 +101,7 @@ impl Engine {
             checkpoint: start.saturating_add(CHECKPOINT_EVERY),
             expire: start.saturating_add(EXPIRE_EVERY),
             flush: start,
-            clock: start,
+            clock: start.saturating_add(NOTE_CLOCK_EVERY),
         };
         while self.housekeeping.wait(TICK.min(self.config.check_interval)) {
             self.tend(&mut due);

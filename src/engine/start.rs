@@ -287,10 +287,8 @@ impl Engine {
             store,
         });
         engine.open_topics(stock);
-        if earlier == Earlier::Nothing {
-            // From here on a start that does not find it knows that it is lost.
-            engine.note_clock();
-        }
+        // From here on a start that does not find it knows that it is lost.
+        engine.note_clock();
         engine.metrics.register(Box::new(Scrape(Arc::downgrade(&engine))));
         Ok(engine)
     }

@@ -14,7 +14,7 @@ use crate::wire::test_broker::TestBroker;
 use crate::wire::test_requests::{Ask, batch, codes, produce, until};
 
 /// Far longer than anything here takes; only a hang gets there.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(240);
 
 /// Waits until the server closed the connection, and tells how many bytes came before.
 async fn closed(stream: &mut TcpStream) -> usize {

@@ -124,7 +124,7 @@ pub(crate) fn sizes(response: &FetchResponse) -> Vec<(i32, i16, usize)> {
 }
 
 pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
-    tokio::time::timeout(Duration::from_secs(30), async {
+    tokio::time::timeout(Duration::from_secs(240), async {
         while !holds() {
             tokio::task::yield_now().await;
         }

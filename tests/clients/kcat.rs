@@ -2,7 +2,6 @@
 use crate::broker::Broker;
 use crate::support::kafka::{DELETE_RECORDS, TOPICS, tool_on};
 use crate::support::kcat::{consume, kcat, produce};
-use crate::support::process::Start;
 use crate::support::temp::TempDir;
 use crate::support::wait::{PATIENCE, until};
 
@@ -129,6 +128,12 @@ fn lists_the_cluster() {
     assert!(unknown.contains("Unknown topic or partition"), "{unknown}");
 }
 
+/// The lines that have been written to their end: kcat writes one in parts.
+fn whole(log: &str) -> impl DoubleEndedIterator<Item = &str> {
+    let end = log.rfind('\n').map_or(0, |at| at + 1);
+    log[..end].lines()
+}
+
 /// `-G`: two members share, one leaves, the other goes on; what was committed is not read again.
 #[test]
 fn a_group_shares_and_resumes() {
@@ -146,15 +151,11 @@ fn a_group_shares_and_resumes() {
             "%p:%o:%s\n",
             "-u",
         ];
-        Start::new(name, "kcat")
-            .args(["-b", broker.bootstrap()])
-            .args(args)
-            .spawn(home.path())
+        kcat(broker.bootstrap(), args).named(name).spawn(home.path())
     };
-    let records = |log: &str| log.lines().filter(|line| line.contains(":g-")).count();
+    let records = |log: &str| whole(log).filter(|line| line.contains(":g-")).count();
     let assigned = |log: &str| {
-        let last = log
-            .lines()
+        let last = whole(log)
             .rev()
             .find(|line| line.contains("assigned:"))
             .unwrap_or_default()
@@ -189,7 +190,7 @@ fn a_group_shares_and_resumes() {
     let three = member(&broker, "three");
     until("the four new records", PATIENCE, || records(&three.log()) >= 4);
     let log = three.log();
-    let mut found: Vec<&str> = log.lines().filter(|line| line.contains(":g-")).collect();
+    let mut found: Vec<&str> = whole(&log).filter(|line| line.contains(":g-")).collect();
     found.sort_unstable();
     assert_eq!(found, ["0:25:g-0", "1:25:g-0", "2:25:g-0", "3:25:g-0"]);
 }

@@ -18,7 +18,7 @@ def error(problem):
         told.set()
 producer = Producer({'bootstrap.servers': sys.argv[1], 'security.protocol': 'SASL_PLAINTEXT', 'sasl.mechanism': 'PLAIN',
     'sasl.username': 'u', 'sasl.password': 'p', 'error_cb': error})
-for _ in range(600):
+for _ in range(2400):
     producer.poll(0.1)
     if told.is_set():
         sys.exit(0)

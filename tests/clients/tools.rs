@@ -8,7 +8,16 @@ use crate::support::kcat::produce;
 use crate::support::temp::TempDir;
 
 fn run<'a>(broker: &Broker, class: &str, args: impl IntoIterator<Item = &'a str>) -> String {
-    tool_on(broker.bootstrap(), class).args(args).run()
+    // By itself this one waits for 5 s.
+    let patience: &[&str] = if class == CONSUMER_GROUPS {
+        &["--timeout", "240000"]
+    } else {
+        &[]
+    };
+    tool_on(broker.bootstrap(), class)
+        .args(args)
+        .args(patience.iter().copied())
+        .run()
 }
 
 /// What a tool said when it was refused.
@@ -194,7 +203,7 @@ fn consumer_groups_with_every_reset() {
         "--max-messages",
         "25",
         "--timeout-ms",
-        "60000",
+        "240000",
     ];
     assert_eq!(run(&broker, CONSOLE_CONSUMER, consume).lines().count(), 25);
 
@@ -214,10 +223,11 @@ fn consumer_groups_with_every_reset() {
         ["--describe", "--group", "g", "--state"],
     );
     assert!(state.contains("Empty"), "{state}");
-    let members = tool_on(broker.bootstrap(), CONSUMER_GROUPS)
-        .args(["--describe", "--group", "g", "--members"])
-        .output();
-    assert!(members.status.success());
+    run(
+        &broker,
+        CONSUMER_GROUPS,
+        ["--describe", "--group", "g", "--members"],
+    );
 
     let reset = |how: &[&str]| {
         let args = ["--group", "g", "--topic", "a", "--reset-offsets", "--execute"];
@@ -264,6 +274,8 @@ fn console_producer_and_consumer() {
     ];
     tool_on(broker.bootstrap(), CONSOLE_PRODUCER)
         .args(args)
+        // By itself it gives up after three times 1.5 s.
+        .args(["--request-timeout-ms", "240000"])
         .run_with(keyed.as_bytes());
     for protocol in ["classic", "consumer"] {
         let property = format!("group.protocol={protocol}");
@@ -274,7 +286,7 @@ fn console_producer_and_consumer() {
             "--max-messages",
             "200",
             "--timeout-ms",
-            "60000",
+            "240000",
         ];
         let args = args.into_iter().chain([
             "--formatter-property",
@@ -307,7 +319,7 @@ fn performance_tools() {
     ];
     let produced = run(&broker, PRODUCER_PERFORMANCE, args);
     assert!(produced.contains("50000 records sent"), "{produced}");
-    let args = ["--topic", "a", "--num-records", "50000", "--timeout", "60000"];
+    let args = ["--topic", "a", "--num-records", "50000", "--timeout", "240000"];
     let consumed = run(&broker, CONSUMER_PERFORMANCE, args);
     let figures = consumed.lines().last().unwrap_or_default();
     let records = figures

@@ -1,4 +1,6 @@
 //! The clock guard: a wall clock that cannot be believed deletes nothing, and no lowering slips in beside it.
+use std::time::Duration;
+
 use tidemark::resource::contract::{OnLoss, Outcome, PassReport, ReaderList};
 
 use crate::scene::{DAY, Desired, HOUR, MINUTE, Scene, T, eventually};
@@ -81,7 +83,7 @@ async fn a_clock_jump_holds_deletion_and_is_no_way_around_the_guard() {
 /// B9 at start: a node that boots with a wrong clock deletes nothing and forgets no reader.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_that_starts_far_in_the_future_deletes_nothing_until_an_operator_confirms() {
-    let mut scene = Scene::new().await;
+    let mut scene = Scene::with(|config| config.check_interval = Duration::from_secs(300)).await;
     let base = Desired::new().set("retention.ms", 7 * DAY);
     day_old(&mut scene, &base).await;
     off_while_the_clock_moves(&mut scene, 400 * DAY).await;

@@ -1,6 +1,4 @@
 //! The control API as HTTP: who may ask, how errors look, and the stream of events.
-use std::time::Duration;
-
 use futures::StreamExt as _;
 use tidemark::engine::{Engine, EngineError};
 use tidemark::operator::control_client::ControlClient;
@@ -9,6 +7,7 @@ use tidemark::resource::contract::{EventKind, Problem};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::scene::{DAY, Desired, Scene, T};
+use crate::support::wait::PATIENCE;
 
 async fn exchange(address: &str, request: &str) -> String {
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -143,7 +142,7 @@ async fn events_tell_of_a_refusal_and_of_its_end() {
     scene.kafka.commit("g", "t", 0, 100).await.unwrap();
     let mut kinds = Vec::new();
     while kinds.last() != Some(&EventKind::Resumed) {
-        let event = tokio::time::timeout(Duration::from_secs(60), events.next())
+        let event = tokio::time::timeout(PATIENCE, events.next())
             .await
             .unwrap()
             .unwrap()
@@ -154,7 +153,7 @@ async fn events_tell_of_a_refusal_and_of_its_end() {
     }
     assert_eq!(kinds, [EventKind::Refused, EventKind::Resumed]);
     // What was missed is sent again from the number on that the listener knows.
-    let reply = tokio::time::timeout(Duration::from_secs(60), async {
+    let reply = tokio::time::timeout(PATIENCE, async {
         let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
         let request = format!("GET /v1/events HTTP/1.1\r\nhost: {address}\r\nlast-event-id: 1\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -178,7 +177,7 @@ async fn a_stop_ends_the_streams_and_leaves_the_mark_of_a_clean_stop() {
     scene.apply("t", &Desired::new()).await;
     scene.segment("t", 0, 10, T).await;
     let mut events = scene.control.watch().await.unwrap();
-    tokio::time::timeout(Duration::from_secs(60), scene.engine.shutdown())
+    tokio::time::timeout(PATIENCE, scene.engine.shutdown())
         .await
         .unwrap();
     assert!(events.next().await.is_none_or(|event| event.is_err()));

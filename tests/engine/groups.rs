@@ -22,14 +22,16 @@ fn address(scene: &Scene) -> SocketAddr {
 /// Lets the time of the first rebalance pass until the answer is there.
 async fn in_time<T>(scene: &Scene, answer: impl Future<Output = T>) -> T {
     let mut answer = std::pin::pin!(answer);
+    // More than the delay of the first rebalance, less than any session: however long the engine takes to notice, none ends.
+    let mut left_ms = 20_000;
     eventually("the rebalance to end", async || {
         let polled = std::future::poll_fn(|context| std::task::Poll::Ready(answer.as_mut().poll(context)));
         match polled.await {
             std::task::Poll::Ready(value) => Ok(value),
             std::task::Poll::Pending => {
-                // No session ends meanwhile, the delay of the first rebalance does.
-                if members_state(scene).await != "Stable" {
+                if left_ms > 0 && members_state(scene).await != "Stable" {
                     scene.clock.advance_ms(100);
+                    left_ms -= 100;
                 }
                 Err("nobody answered")
             }

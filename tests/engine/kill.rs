@@ -2,8 +2,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use kafka_protocol::messages::CreateTopicsRequest;
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
@@ -11,6 +10,7 @@ use parking_lot::Mutex;
 use tidemark::wire::client::Client;
 
 use crate::members::{committed, topic_name};
+use crate::scene::eventually;
 use crate::support::temp::TempDir;
 use crate::support::tidemark::Tidemark;
 
@@ -26,7 +26,13 @@ async fn connect(address: SocketAddr) -> Option<Client> {
 }
 
 /// Commits ever higher offsets until the connection breaks or `stop` is set.
-async fn commit_on(address: SocketAddr, group: usize, commits: Arc<Mutex<Commits>>, stop: Arc<AtomicBool>) {
+async fn commit_on(
+    address: SocketAddr,
+    group: usize,
+    commits: Arc<Mutex<Commits>>,
+    answered: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+) {
     let Some(mut kafka) = connect(address).await else {
         return;
     };
@@ -45,6 +51,7 @@ async fn commit_on(address: SocketAddr, group: usize, commits: Arc<Mutex<Commits
             if let Some(entry) = commits.lock().get_mut(&(group, partition)) {
                 entry.0 = offset;
             }
+            answered.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -64,14 +71,27 @@ async fn no_acknowledged_commit_is_lost_over_a_hundred_kills() {
     let reply = connect(address).await.unwrap().call(5, &request).await.unwrap();
     assert_eq!(reply.topics[0].error_code, 0);
     let commits: Arc<Mutex<Commits>> = Arc::default();
+    let answered: Arc<AtomicUsize> = Arc::default();
     let mut acknowledged = 0;
     for round in 0..ROUNDS {
         let stop = Arc::new(AtomicBool::new(false));
         let tasks: Vec<_> = (0..GROUPS)
-            .map(|group| tokio::spawn(commit_on(address, group, commits.clone(), stop.clone())))
+            .map(|group| {
+                let (commits, answered) = (commits.clone(), answered.clone());
+                tokio::spawn(commit_on(address, group, commits, answered, stop.clone()))
+            })
             .collect();
-        // Different moments of the same work.
-        tokio::time::sleep(Duration::from_millis(5 + (round as u64 * 7) % 40)).await;
+        // Different moments of the same work: after so many more answers, whatever they take.
+        let before = answered.load(Ordering::Relaxed);
+        eventually("answers", async || {
+            let more = answered.load(Ordering::Relaxed) - before;
+            if more >= (round * 7) % 40 {
+                Ok(())
+            } else {
+                Err(more)
+            }
+        })
+        .await;
         engine.kill();
         stop.store(true, Ordering::Relaxed);
         for task in tasks {

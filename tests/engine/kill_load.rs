@@ -1,7 +1,6 @@
 //! kill -9 under load, over and over: what was acknowledged is there afterwards, once, and nothing that was trimmed comes back.
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use bytes::BytesMut;
 use kafka_protocol::indexmap::IndexMap;
@@ -17,6 +16,7 @@ use kafka_protocol::records::{
 };
 use tidemark::wire::client::Client;
 
+use crate::scene::eventually;
 use crate::support::temp::TempDir;
 use crate::support::tidemark::Tidemark;
 
@@ -141,6 +141,7 @@ async fn delete_records(client: &mut Client, offset: i64) -> Result<(), String> 
 /// What has been acknowledged so far.
 #[derive(Default)]
 struct Acknowledged {
+    batches: AtomicU64,
     committed: AtomicI64,
     log_start: AtomicI64,
 }
@@ -183,11 +184,14 @@ fn what_was_acknowledged_survives_a_hundred_kills_under_load() {
         let stopping = Arc::new(AtomicBool::new(false));
         let producing = runtime.spawn({
             let (bootstrap, stopping) = (bootstrap.clone(), Arc::clone(&stopping));
+            let acknowledged = Arc::clone(&acknowledged);
             async move {
                 let Ok(mut client) = Client::connect(&bootstrap, "producer").await else {
                     return producer;
                 };
-                while !stopping.load(Ordering::SeqCst) && producer.send(&mut client).await.is_ok() {}
+                while !stopping.load(Ordering::SeqCst) && producer.send(&mut client).await.is_ok() {
+                    acknowledged.batches.fetch_add(1, Ordering::SeqCst);
+                }
                 producer
             }
         });
@@ -208,9 +212,15 @@ fn what_was_acknowledged_survives_a_hundred_kills_under_load() {
             }
         });
         let trims = random.below(4) == 0;
-        let pause = Duration::from_millis(5 + random.below(60));
+        // The moment of the death: after so many more batches, whatever they take.
+        let more = random.below(30);
+        let before = acknowledged.batches.load(Ordering::SeqCst);
         runtime.block_on(async {
-            tokio::time::sleep(pause).await;
+            eventually("batches to be acknowledged", async || {
+                let come = acknowledged.batches.load(Ordering::SeqCst) - before;
+                if come >= more { Ok(()) } else { Err(come) }
+            })
+            .await;
             if trims && let Ok(mut client) = Client::connect(&bootstrap, "trimmer").await {
                 let start = acknowledged.log_start.load(Ordering::SeqCst);
                 let observed = client.fetch("t", 0, start, 0).await;

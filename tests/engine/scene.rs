@@ -14,6 +14,8 @@ use tidemark::resource::contract::{
 use tidemark::telemetry::clock::ManualClock;
 use tidemark::wire::client::{Client, ClientError, ClientRecord};
 
+use crate::support::wait::PATIENCE;
+
 /// Now, at the beginning of every scene.
 pub const T: i64 = 1_700_000_000_000;
 pub const DAY: i64 = 86_400_000;
@@ -22,6 +24,11 @@ pub const MINUTE: i64 = 60_000;
 
 /// `segment.bytes` of every scene: each batch of [`Scene::segment`] fills one by more than half.
 const SEGMENT_BYTES: usize = 6_000;
+
+/// Longer than any clock here is moved on: a pass runs when the scene says so, and at no other time.
+const NO_PASS_BY_ITSELF: Duration = Duration::from_secs(1_000 * 365 * 24 * 3_600);
+/// What a reader must survive where nothing else is said: the time between two passes of an engine as it comes.
+const HEADROOM_MS: i64 = 5 * MINUTE;
 
 /// A running engine with a client.
 pub struct Scene {
@@ -62,6 +69,7 @@ impl Scene {
         config.listen = ([127, 0, 0, 1], 0).into();
         config.control = Some(([127, 0, 0, 1], 0).into());
         config.clock = clock.clone();
+        config.check_interval = NO_PASS_BY_ITSELF;
         set_up(&mut config);
         let (engine, control, kafka) = start(&config, platform).await;
         Self {
@@ -211,9 +219,9 @@ pub async fn http_get(address: &str, path: &str) -> String {
     reply
 }
 
-/// Asks again until `probe` answers; panics with its last reason after a minute.
+/// Asks again until `probe` answers; panics with its last reason when patience is over.
 pub async fn eventually<T, E: Display>(what: &str, mut probe: impl AsyncFnMut() -> Result<T, E>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         match probe().await {
             Ok(found) => return found,
@@ -237,6 +245,10 @@ impl Desired {
             owner: Some(owner("uid-1")),
             partitions: Some(1),
             config,
+            readers: ReadersPolicy {
+                headroom_ms: Some(HEADROOM_MS),
+                ..ReadersPolicy::default()
+            },
             ..DesiredTopic::default()
         })
     }

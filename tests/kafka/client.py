@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 )
 
 bootstrap, command, arguments = sys.argv[1], sys.argv[2], sys.argv[3:]
-common = {"bootstrap.servers": bootstrap}
+common = {"bootstrap.servers": bootstrap, "socket.timeout.ms": 180000}
 # Long enough for a loaded two-core machine.
 PATIENCE = 180
 
@@ -77,10 +77,10 @@ class Writer:
     def producer(self, codec, idempotent, transaction):
         key = (codec, idempotent, transaction)
         if key not in self.producers:
-            config = dict(common, **{"compression.type": codec, "linger.ms": 1000, "enable.idempotence": idempotent})
+            config = dict(common, **{"request.timeout.ms": 180000, "compression.type": codec, "linger.ms": 60000, "enable.idempotence": idempotent})
             if transaction:
                 config["transactional.id"] = transaction
-                config["transaction.timeout.ms"] = 600000
+                config["transaction.timeout.ms"] = 86400000
             self.producers[key] = Producer(config)
             if transaction:
                 self.producers[key].init_transactions(PATIENCE)

@@ -177,5 +177,6 @@ fn a_member_is_told_of_the_end_of_its_topic_as_by_kafka() {
         .unwrap();
     let theirs = runtime.block_on(the_end(kafka.bootstrap()));
     let ours = runtime.block_on(the_end(engine.bootstrap()));
+    println!("{}", theirs.join("\n"));
     assert_eq!(ours.join("\n"), theirs.join("\n"));
 }

@@ -1,6 +1,7 @@
 //! One of the two that group requests are sent to, and how its answers are written down.
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Instant;
 
 use bytes::Bytes;
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
@@ -21,6 +22,7 @@ use kafka_protocol::protocol::{Request, StrBytes};
 use tidemark::wire::client::Client;
 
 use crate::groups::{Step, Who};
+use crate::support::wait::PATIENCE;
 
 fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
@@ -136,8 +138,9 @@ impl Side {
             .with_subscribed_topic_names(Some(vec![topic_name("t")]))
             .with_topic_partitions(Some(Vec::new()));
         let mut reply = self.kafka.call(1, &request).await.unwrap();
+        let deadline = Instant::now() + PATIENCE;
         // Until the assignment is there.
-        for _ in 0..100 {
+        loop {
             assert_eq!(reply.error_code, 0, "{:?}", reply.error_message);
             self.members
                 .insert("newer", ("newer-member".to_owned(), reply.member_epoch));
@@ -147,6 +150,7 @@ impl Side {
             if owned == Some(1) {
                 break;
             }
+            assert!(Instant::now() < deadline, "no assignment came");
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             let again = request.clone().with_member_epoch(reply.member_epoch);
             reply = self.kafka.call(1, &again).await.unwrap();

@@ -154,7 +154,8 @@ impl Side {
                 let entry = entry.unwrap();
                 let name = entry.file_name().into_string().unwrap();
                 let base = name.strip_suffix(".log")?.parse().ok()?;
-                Some((base, entry.metadata().unwrap().len()))
+                // What was renamed for its deletion meanwhile does not count.
+                Some((base, entry.metadata().ok()?.len()))
             })
             .collect();
         segments.sort_unstable();

@@ -35,7 +35,7 @@ fn number(name: &str, default: u64) -> u64 {
 #[test]
 fn random_directories_mean_the_same_to_a_broker() {
     let pairs = number("TIDEMARK_PAIRS", 110);
-    let seed = number("TIDEMARK_SEED", std::process::id().into());
+    let seed = number("TIDEMARK_SEED", 20_261_130);
     eprintln!("TIDEMARK_SEED={seed}");
     let mut random = Random(seed);
     let (mut judged, mut moved, mut clean) = (0, 0, true);

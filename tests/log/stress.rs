@@ -16,7 +16,7 @@ const WRITERS: i64 = 4;
 const EACH: i32 = 500;
 
 fn follow(log: &PartitionLog, until: i64) -> usize {
-    let deadline = Instant::now() + Duration::from_secs(120);
+    let deadline = Instant::now() + Duration::from_secs(600);
     let (mut next, mut seen) = (0, 0);
     let mut sequences = vec![-1; WRITERS as usize];
     while next < until {

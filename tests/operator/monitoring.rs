@@ -22,7 +22,7 @@ fn monitoring_is_taken_and_names_what_there_is() {
     kube.kubectl(["apply", "--server-side", "-f", &definitions]).run();
     for kind in ["servicemonitors", "prometheusrules"] {
         let crd = format!("crd/{kind}.monitoring.coreos.com");
-        kube.kubectl(["wait", "--for=condition=Established", "--timeout=60s", &crd])
+        kube.kubectl(["wait", "--for=condition=Established", "--timeout=300s", &crd])
             .run();
     }
     let folder = peers::source("deploy/monitoring").display().to_string();

@@ -138,7 +138,7 @@ fn the_component_for_all_namespaces_gives_the_rights_that_it_takes() {
     let crd = [
         "wait",
         "--for=condition=Established",
-        "--timeout=60s",
+        "--timeout=300s",
         "crd/topics.tidemark.dev",
     ];
     kube.kubectl(crd).run();
@@ -176,11 +176,11 @@ fn the_component_for_all_namespaces_gives_the_rights_that_it_takes() {
             "-n",
             namespace,
             "--for=condition=Ready",
-            "--timeout=150s",
+            "--timeout=300s",
             &topic,
         ])
         .run();
-        kube.kubectl(["delete", "-n", namespace, "--timeout=60s", &topic])
+        kube.kubectl(["delete", "-n", namespace, "--timeout=300s", &topic])
             .run();
         assert!(!stub.engine().topics.contains_key(name));
     }

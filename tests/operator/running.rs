@@ -12,7 +12,7 @@ use crate::support::tidemark::{BINARY, Reply, request};
 use crate::support::wait::{eventually, until};
 
 /// Longer than a Topic takes to be tried again after the longest back-off, on a loaded machine.
-pub const PATIENCE: Duration = Duration::from_secs(150);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Namespace of `deploy/`.
 pub const NAMESPACE: &str = "tidemark";
@@ -27,7 +27,7 @@ pub fn install(kube: &KubeApi) {
     let crd = [
         "wait",
         "--for=condition=Established",
-        "--timeout=60s",
+        "--timeout=300s",
         "crd/topics.tidemark.dev",
     ];
     kube.kubectl(crd).run();
@@ -331,12 +331,8 @@ fn events_about(kube: &KubeApi, name: &str) -> Vec<(String, String)> {
 #[track_caller]
 pub fn gone(kube: &KubeApi, name: &str) {
     let kubectl = kubectl(kube, ["get", "topic", name]);
-    until(
-        &format!("Topic {name} to be gone"),
-        Duration::from_secs(30),
-        || {
-            let output = kubectl.output();
-            String::from_utf8_lossy(&output.stderr).contains("NotFound")
-        },
-    );
+    until(&format!("Topic {name} to be gone"), PATIENCE, || {
+        let output = kubectl.output();
+        String::from_utf8_lossy(&output.stderr).contains("NotFound")
+    });
 }

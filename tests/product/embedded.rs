@@ -6,9 +6,7 @@ use crate::readme;
 use crate::support::ports::free_port;
 use crate::support::process::Start;
 use crate::support::temp::TempDir;
-use crate::support::wait::eventually;
-
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+use crate::support::wait::{PATIENCE, eventually};
 
 /// A shell in which the README's words work: `tidemark` is the binary under test, `cargo run --release --` runs it
 /// too, and the README's addresses are those of this test.

@@ -26,7 +26,7 @@ fn stderr(output: &Output) -> String {
 
 /// Runs a shell command in `home`; `tidemark` is the binary under test.
 fn shell(home: &Path, command: &str) -> Start {
-    let script = format!("set -o pipefail; tidemark() {{ timeout 60 '{BINARY}' \"$@\"; }}; {command}");
+    let script = format!("set -o pipefail; tidemark() {{ timeout 300 '{BINARY}' \"$@\"; }}; {command}");
     Start::new("shell", "bash").args(["-c", &script]).directory(home)
 }
 

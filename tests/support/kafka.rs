@@ -106,9 +106,12 @@ impl Kafka {
             ("share.coordinator.state.topic.num.partitions", "1".to_owned()),
             ("share.coordinator.state.topic.replication.factor", "1".to_owned()),
             ("share.coordinator.state.topic.min.isr", "1".to_owned()),
-            // A killed broker may come back as soon as its old session is over.
-            ("broker.session.timeout.ms", "2000".to_owned()),
+            // A broker that stood still for a while is the same one afterwards: a fenced one leads nothing and answers errors.
+            ("broker.session.timeout.ms", "600000".to_owned()),
             ("broker.heartbeat.interval.ms", "500".to_owned()),
+            ("initial.broker.registration.timeout.ms", "600000".to_owned()),
+            // A transaction that a test leaves open stays open, however long the test takes.
+            ("transaction.max.timeout.ms", "86400000".to_owned()),
             ("group.initial.rebalance.delay.ms", "0".to_owned()),
             // Passes can be watched closely.
             ("log.retention.check.interval.ms", "1000".to_owned()),

@@ -3,7 +3,7 @@
 //! Each child leads a process group of its own, which is killed when the guard is dropped. When the whole test process is killed no
 //! destructor runs, so children also ask the kernel to be killed with their parent (`setpriv --pdeathsig`). The kernel means the parent
 //! *thread*, hence the one thread below that starts them all and lives as long as the process.
-use super::wait::eventually;
+use super::wait::{PATIENCE, eventually};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsString;
 use std::fs::File;
@@ -35,6 +35,13 @@ impl Start {
             env: Vec::new(),
             directory: None,
         }
+    }
+
+    /// Under another name.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
     }
 
     #[must_use]
@@ -224,7 +231,7 @@ impl ProcessGuard {
     #[track_caller]
     pub fn stop(&mut self) -> ExitStatus {
         self.signal(Signal::TERM);
-        self.wait(Duration::from_secs(60))
+        self.wait(PATIENCE)
     }
 
     /// SIGKILL to the whole group, then waits for the end.

@@ -7,7 +7,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::time::Duration;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_tidemark");
 
@@ -216,7 +215,7 @@ pub fn request(
     body: Option<&str>,
 ) -> std::io::Result<Reply> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     let body = body.unwrap_or_default();
     let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
     if let Some(token) = token {

@@ -258,6 +258,12 @@ impl Store {
         writer::make_reserve(&self.shared.path);
     }
 
+    /// Nothing is written as long as this is held.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Drop + '_ {
+        self.shared.database.write()
+    }
+
     fn with_table<T>(
         &self,
         table: Table,

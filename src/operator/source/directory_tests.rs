@@ -59,12 +59,15 @@ impl Scene {
         self.folder.path().join("topics")
     }
 
+    /// In one step: however long a look at the directory takes, the file is the old one or the new one.
     fn write(&self, name: &str, text: &str) {
-        fs::write(self.topics().join(name), text).expect("writes");
+        let unfinished = self.topics().join(format!(".{name}"));
+        fs::write(&unfinished, text).expect("writes");
+        fs::rename(unfinished, self.topics().join(name)).expect("renames");
     }
 
     async fn wait<T>(&mut self, mut wanted: impl FnMut(&Report) -> Option<T>) -> T {
-        tokio::time::timeout(Duration::from_secs(20), async {
+        tokio::time::timeout(Duration::from_secs(240), async {
             loop {
                 let report = self.reports.recv().await.expect("the source runs");
                 if let Some(found) = wanted(&report) {

@@ -2,14 +2,11 @@
 use super::{Bench, values};
 use crate::adapter::{Cell, Outcome, ensure};
 use crate::broker::Broker;
-use crate::support::wait::attempt;
+use crate::support::wait::{PATIENCE, attempt};
 use kafka_protocol::messages::ListGroupsRequest;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::time::Duration;
 use tidemark::wire::client::Client;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn join(bench: &mut Bench<'_>, id: &str, instance: Option<&str>, protocol: &str) -> Cell {
     let name = bench.name.clone();

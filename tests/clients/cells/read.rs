@@ -1,7 +1,9 @@
 //! Reading: from where, across segments, and where there is nothing any more.
 use super::{Bench, expected, same, values};
 use crate::adapter::{Cell, Outcome, ensure};
+use crate::support::wait::PATIENCE;
 use serde_json::json;
+use std::time::Instant;
 
 fn topic_with(bench: &mut Bench<'_>, values: &[String]) -> Cell<String> {
     let topic = bench.name.clone();
@@ -118,7 +120,9 @@ pub fn out_of_range(bench: &mut Bench<'_>, reset: &str) -> Cell {
         return same(&found, &expected(15, &values[15..]));
     }
     // Where the end was when the client asked for it only the client knows: it is given one more record until it sees one.
-    for i in 0..100 {
+    let deadline = Instant::now() + PATIENCE;
+    let mut written = 0;
+    while Instant::now() < deadline {
         let found = bench.client.poll("lost")?;
         if let Some((first, value)) = found.first() {
             bench.client.close("lost")?;
@@ -127,9 +131,12 @@ pub fn out_of_range(bench: &mut Bench<'_>, reset: &str) -> Cell {
                 format!("offset {first} holds {value}, not {wanted}")
             });
         }
-        bench.client.produce(&topic, 0, &[format!("more-{i}")])?;
+        bench.client.produce(&topic, 0, &[format!("more-{written}")])?;
+        written += 1;
     }
-    ensure(false, || "no record came after 100 more were written".to_owned())
+    ensure(false, || {
+        format!("no record came after {written} more were written")
+    })
 }
 
 /// Without a reset policy the client is told, and no record comes.

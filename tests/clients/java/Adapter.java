@@ -30,7 +30,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /** Runs the Java client by commands, a JSON object a line; ../adapter.rs says which. The same source serves every version of the client. */
 public final class Adapter {
-    private static final Duration PATIENCE = Duration.ofSeconds(60);
+    private static final Duration PATIENCE = Duration.ofSeconds(240);
     private final String bootstrap;
     private final Map<String, KafkaConsumer<String, String>> readers = new HashMap<>();
     private final Map<String, Member> members = new HashMap<>();
@@ -140,6 +140,9 @@ public final class Adapter {
     private Properties settings(Map<String, Object> more) {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
+        // A request is not sent again while its answer may still come.
+        settings.put("request.timeout.ms", (int) PATIENCE.toMillis());
+        settings.put("default.api.timeout.ms", (int) PATIENCE.toMillis());
         settings.putAll(more);
         return settings;
     }
@@ -261,7 +264,7 @@ public final class Adapter {
             }
             settings.put("group.protocol", "consumer");
         } else {
-            settings.put("session.timeout.ms", 30_000);
+            settings.put("session.timeout.ms", 240_000);
             settings.put("heartbeat.interval.ms", 500);
         }
         members.put(command.text("id"), new Member(consumer(settings), command.text("topic")));

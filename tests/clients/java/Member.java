@@ -102,12 +102,12 @@ final class Member implements ConsumerRebalanceListener {
     void commit() throws Exception {
         CompletableFuture<Void> done = new CompletableFuture<>();
         commits.add(done);
-        done.get(60, TimeUnit.SECONDS);
+        done.get(240, TimeUnit.SECONDS);
     }
 
     void leave() throws Exception {
         running = false;
-        thread.join(60_000);
+        thread.join(240_000);
         progress();
     }
 }

@@ -21,11 +21,18 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
 })
 const CODECS = { none: 'None', gzip: 'GZIP', snappy: 'Snappy', lz4: 'LZ4', zstd: 'ZSTD' }
 const ACKS = { 0: 0, 1: 1, all: -1 }
-const PATIENCE = 60_000
+const PATIENCE = 240_000
 
 class Cannot extends Error {}
 
-const kafka = new Kafka({ clientId: 'kafkajs', brokers: [process.argv[2]], logLevel: logLevel.ERROR })
+const kafka = new Kafka({
+  clientId: 'kafkajs',
+  brokers: [process.argv[2]],
+  logLevel: logLevel.ERROR,
+  connectionTimeout: PATIENCE,
+  // A request is not sent again while its answer may still come.
+  requestTimeout: PATIENCE,
+})
 const readers = new Map()
 const members = new Map()
 let admin
@@ -56,7 +63,7 @@ async function until(what, condition, patience = PATIENCE) {
 // kafkajs reads in groups only, so a reader is the one member of a group of its own that seeks where it is told.
 async function startReader(topic, options, onRecord, seekTo) {
   const groupId = `reader-${process.pid}-${groups++}-${topic}`
-  const consumer = kafka.consumer({ groupId, maxWaitTimeInMs: 200 })
+  const consumer = kafka.consumer({ groupId, maxWaitTimeInMs: 200, sessionTimeout: PATIENCE })
   const failed = []
   consumer.on(consumer.events.CRASH, (event) => failed.push(event.payload.error))
   await consumer.connect()
@@ -158,8 +165,8 @@ const commands = {
   async join({ id, group, topic, instance, protocol }) {
     if (protocol !== 'classic') throw new Cannot('no consumer-group protocol')
     if (instance) throw new Cannot('no static membership')
-    const settings = { groupId: group, sessionTimeout: 30_000, heartbeatInterval: 500, maxWaitTimeInMs: 200 }
-    const consumer = kafka.consumer({ ...settings, rebalanceTimeout: 10_000 })
+    const settings = { groupId: group, sessionTimeout: PATIENCE, heartbeatInterval: 500, maxWaitTimeInMs: 200 }
+    const consumer = kafka.consumer({ ...settings, rebalanceTimeout: PATIENCE })
     const state = { partitions: [], first: {}, next: {}, count: 0, rebalances: 0 }
     consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
       state.partitions = payload.memberAssignment[topic] || []

@@ -9,19 +9,20 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import for_code
 
-PATIENCE = 60
+PATIENCE = 240
 
 
 class Client:
     def __init__(self, bootstrap):
-        self.bootstrap = bootstrap
+        # A request is not sent again while its answer may still come.
+        self.base = {"bootstrap_servers": bootstrap, "request_timeout_ms": PATIENCE * 1000}
         self.readers = {}
         self.members = {}
         self._admin = None
 
     async def admin(self):
         if self._admin is None:
-            self._admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+            self._admin = AIOKafkaAdminClient(**self.base)
             await self._admin.start()
         return self._admin
 
@@ -36,7 +37,7 @@ class Client:
 
     async def produce(self, topic, partition, values, codec, acks, idempotent, timestamp=None):
         producer = AIOKafkaProducer(
-            bootstrap_servers=self.bootstrap,
+            **self.base,
             compression_type=None if codec == "none" else codec,
             acks=acks if acks == "all" else int(acks),
             enable_idempotence=idempotent,
@@ -60,7 +61,7 @@ class Client:
 
     async def _consumer(self, *topics, **settings):
         consumer = AIOKafkaConsumer(
-            *topics, bootstrap_servers=self.bootstrap, enable_auto_commit=False, **settings
+            *topics, **self.base, enable_auto_commit=False, **settings
         )
         await consumer.start()
         return consumer
@@ -114,7 +115,7 @@ class Client:
             group_id=group,
             group_instance_id=instance,
             auto_offset_reset="earliest",
-            session_timeout_ms=30000,
+            session_timeout_ms=180000,
             heartbeat_interval_ms=500,
         )
         self.members[id] = Member(consumer, topic)

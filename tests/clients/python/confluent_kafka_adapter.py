@@ -14,12 +14,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-PATIENCE = 60
+PATIENCE = 240
 
 
 class Client:
     def __init__(self, bootstrap):
-        self.base = {"bootstrap.servers": bootstrap}
+        # A request is not sent again while its answer may still come.
+        self.base = {"bootstrap.servers": bootstrap, "socket.timeout.ms": PATIENCE * 1000}
         self.admin = AdminClient(self.base)
         self.readers = {}
         self.members = {}
@@ -32,7 +33,13 @@ class Client:
         return {"count": len(self.admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions)}
 
     def produce(self, topic, partition, values, codec, acks, idempotent, timestamp=None):
-        settings = {"compression.type": codec, "acks": acks, "enable.idempotence": idempotent, "linger.ms": 5}
+        settings = {
+            "compression.type": codec,
+            "acks": acks,
+            "enable.idempotence": idempotent,
+            "linger.ms": 5,
+            "request.timeout.ms": PATIENCE * 1000,
+        }
         producer = Producer(self.base | settings)
         first, errors = [], []
 
@@ -111,7 +118,7 @@ class Client:
         if instance:
             settings["group.instance.id"] = instance
         if protocol == "classic":
-            settings |= {"session.timeout.ms": 30000, "heartbeat.interval.ms": 500}
+            settings |= {"session.timeout.ms": 240000, "heartbeat.interval.ms": 500}
         self.members[id] = Member(self._consumer(**settings), topic)
 
     def member(self, id):

@@ -9,12 +9,13 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.structs import OffsetAndMetadata
 
-PATIENCE = 60
+PATIENCE = 240
 
 
 class Client:
     def __init__(self, bootstrap):
-        self.bootstrap = bootstrap
+        # A request is not sent again while its answer may still come.
+        self.base = {"bootstrap_servers": bootstrap, "request_timeout_ms": PATIENCE * 1000}
         self.readers = {}
         self.members = {}
         self._admin = None
@@ -22,7 +23,7 @@ class Client:
     @property
     def admin(self):
         if self._admin is None:
-            self._admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+            self._admin = KafkaAdminClient(**self.base)
         return self._admin
 
     def create(self, topic, partitions, config):
@@ -34,7 +35,7 @@ class Client:
 
     def produce(self, topic, partition, values, codec, acks, idempotent, timestamp=None):
         producer = KafkaProducer(
-            bootstrap_servers=self.bootstrap,
+            **self.base,
             compression_type=None if codec == "none" else codec,
             acks=acks if acks == "all" else int(acks),
             enable_idempotence=idempotent,
@@ -57,7 +58,7 @@ class Client:
         return {"first": -1 if acks == "0" else offsets[0]}
 
     def _consumer(self, **settings):
-        return KafkaConsumer(bootstrap_servers=self.bootstrap, enable_auto_commit=False, **settings)
+        return KafkaConsumer(**self.base, enable_auto_commit=False, **settings)
 
     def open(self, id, topic, partition, start, reset):
         consumer = self._consumer(auto_offset_reset=reset)
@@ -108,7 +109,7 @@ class Client:
             group_id=group,
             group_instance_id=instance,
             auto_offset_reset="earliest",
-            session_timeout_ms=30000,
+            session_timeout_ms=180000,
             heartbeat_interval_ms=500,
         )
         self.members[id] = Member(consumer, topic)

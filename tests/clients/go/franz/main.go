@@ -41,11 +41,16 @@ func main() {
 	protocol.Serve(a.answer)
 }
 
+// base is what every client of this program begins with. A request is not sent again while its answer may still come.
+func (a *adapter) base() []kgo.Opt {
+	return []kgo.Opt{kgo.SeedBrokers(a.bootstrap), kgo.RequestTimeoutOverhead(protocol.Patience)}
+}
+
 func (a *adapter) answer(c *protocol.Command) (protocol.Reply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), protocol.Patience)
 	defer cancel()
 	if a.admin == nil {
-		client, err := kgo.NewClient(kgo.SeedBrokers(a.bootstrap))
+		client, err := kgo.NewClient(a.base()...)
 		if err != nil {
 			return nil, err
 		}
@@ -136,12 +141,11 @@ func (a *adapter) produce(ctx context.Context, c *protocol.Command) (protocol.Re
 		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 	}
 	acks := map[string]kgo.Acks{"0": kgo.NoAck(), "1": kgo.LeaderAck(), "all": kgo.AllISRAcks()}
-	options := []kgo.Opt{
-		kgo.SeedBrokers(a.bootstrap),
+	options := append(a.base(),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(codecs[c.Codec]),
 		kgo.RequiredAcks(acks[c.Acks]),
-	}
+	)
 	if !c.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
 	}
@@ -193,11 +197,10 @@ func (a *adapter) open(ctx context.Context, c *protocol.Command) error {
 	case "latest":
 		reset = kgo.NewOffset().AtEnd()
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(a.bootstrap),
+	client, err := kgo.NewClient(append(a.base(),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{c.Topic: {c.Partition: offset}}),
 		kgo.ConsumeResetOffset(reset),
-	)
+	)...)
 	if err == nil {
 		a.readers[c.ID] = &reader{client: client}
 	}
@@ -229,10 +232,9 @@ func (a *adapter) digest(ctx context.Context, c *protocol.Command) (protocol.Rep
 	for partition := range c.Partitions {
 		partitions[partition] = kgo.NewOffset().AtStart()
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(a.bootstrap),
+	client, err := kgo.NewClient(append(a.base(),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{c.Topic: partitions}),
-	)
+	)...)
 	if err != nil {
 		return nil, err
 	}
@@ -253,8 +255,7 @@ func (a *adapter) join(c *protocol.Command) error {
 	topic := c.Topic
 	assigned := func(_ context.Context, _ *kgo.Client, added map[string][]int32) { progress.Assigned(added[topic]) }
 	revoked := func(_ context.Context, _ *kgo.Client, gone map[string][]int32) { progress.Revoked(gone[topic]) }
-	options := []kgo.Opt{
-		kgo.SeedBrokers(a.bootstrap),
+	options := append(a.base(),
 		kgo.ConsumerGroup(c.Group),
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
@@ -263,7 +264,7 @@ func (a *adapter) join(c *protocol.Command) error {
 		kgo.OnPartitionsAssigned(assigned),
 		kgo.OnPartitionsRevoked(revoked),
 		kgo.OnPartitionsLost(revoked),
-	}
+	)
 	if c.Instance != "" {
 		options = append(options, kgo.InstanceID(c.Instance))
 	}
@@ -271,7 +272,7 @@ func (a *adapter) join(c *protocol.Command) error {
 	if c.Protocol == "consumer" {
 		options = append(options, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
 	} else {
-		options = append(options, kgo.SessionTimeout(30*time.Second), kgo.HeartbeatInterval(500*time.Millisecond))
+		options = append(options, kgo.SessionTimeout(protocol.Patience), kgo.HeartbeatInterval(500*time.Millisecond))
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Patience is how long a client waits for records before it says that they did not come.
-const Patience = 60 * time.Second
+// Patience is how long a client waits for records before it says that they did not come, and for an answer before it asks again.
+const Patience = 240 * time.Second
 
 // Cannot is the error of a command that the client has no way to carry out.
 type Cannot string

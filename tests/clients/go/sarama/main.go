@@ -41,6 +41,8 @@ func main() {
 func config() *sarama.Config {
 	config := sarama.NewConfig()
 	config.Version = sarama.MaxVersion
+	// A request is not sent again while its answer may still come.
+	config.Net.DialTimeout, config.Net.ReadTimeout, config.Net.WriteTimeout = protocol.Patience, protocol.Patience, protocol.Patience
 	config.Consumer.Return.Errors = true
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
@@ -272,7 +274,7 @@ func (a *adapter) join(c *protocol.Command) error {
 	}
 	settings := config()
 	settings.Consumer.Group.InstanceId = c.Instance
-	settings.Consumer.Group.Session.Timeout = 30 * time.Second
+	settings.Consumer.Group.Session.Timeout = protocol.Patience
 	settings.Consumer.Group.Heartbeat.Interval = 500 * time.Millisecond
 	group, err := sarama.NewConsumerGroup([]string{a.client.Brokers()[0].Addr()}, c.Group, settings)
 	if err != nil {
