@@ -57,7 +57,17 @@ except KafkaException as error:
 #[test]
 fn kcat_gives_up_at_once() {
     let broker = with_topic();
-    let args = ["-P", "-t", "t", "-p", "0", "-X", "transactional.id=mine"];
+    let args = [
+        "-P",
+        "-t",
+        "t",
+        "-p",
+        "0",
+        "-X",
+        "transactional.id=mine",
+        "-X",
+        "transaction.timeout.ms=240000",
+    ];
     let output = kcat(broker.bootstrap(), args).output_with(b"never");
     let said = said(&output);
     assert!(!output.status.success(), "{said}");

@@ -1,12 +1,13 @@
 //! Consumer groups over the protocol: rebalances, static members, the newer protocol, commits over restarts, expiry.
 use std::future::Future;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use kafka_protocol::messages::{
     ConsumerGroupDescribeRequest, DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest,
 };
 use tidemark::operator::storage::Storage;
-use tidemark::resource::contract::Outcome;
+use tidemark::resource::contract::{DeleteTopic, DeletionPolicy, Outcome};
 
 use crate::members::{Consumer, Member, assignment, committed, group_id};
 use crate::scene::{DAY, Desired, Scene, eventually};
@@ -358,4 +359,39 @@ async fn a_member_without_a_commit_holds_a_lowering_back() {
     scene.resumed("t").await;
     scene.pass().await;
     assert_eq!(scene.log_start("t", 0).await, 60);
+}
+
+/// A deletion that waited for a commit waits for the member's way out too, however long that takes on a busy machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_outlives_the_member_whose_commit_its_deletion_waited_for() {
+    let mut scene = scene().await;
+    scene.ten_days("t", 0).await;
+    let mut member = Member::new(address(&scene), "g", "t").await;
+    in_time(&scene, member.join()).await;
+    member
+        .sync(vec![(member.id.clone(), assignment("t", &[0]))])
+        .await;
+    let request = DeleteTopic {
+        owner: "uid-1".to_owned(),
+        policy: Some(DeletionPolicy::Delete),
+        request_id: "d".to_owned(),
+    };
+    let verdict = scene.control.delete("t", &request).await.unwrap();
+    assert!(verdict.pending, "{}", verdict.message);
+    let began = Instant::now();
+    assert_eq!(member.commit(0, 100).await, 0);
+    // It is given ten seconds at most: what is seen after half of them says nothing.
+    while began.elapsed() < Duration::from_secs(2) {
+        let there = scene.engine.observe("t").is_ok();
+        if began.elapsed() < Duration::from_secs(5) {
+            assert!(there, "it went before the member did");
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    member.leave().await;
+    eventually("the topic to be gone", async || match scene.engine.observe("t") {
+        Ok(_) => Err("it is there"),
+        Err(_) => Ok(()),
+    })
+    .await;
 }

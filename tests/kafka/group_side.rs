@@ -157,6 +157,18 @@ impl Side {
         }
     }
 
+    /// Keeps the session of the member that [`Self::newer`] made: it lasts 45 s, and nobody chose that.
+    pub async fn alive(&mut self) {
+        let (id, epoch) = self.members["newer"].clone();
+        let request = ConsumerGroupHeartbeatRequest::default()
+            .with_group_id(group_id("newer"))
+            .with_member_id(text(&id))
+            .with_member_epoch(epoch)
+            .with_rebalance_timeout_ms(-1);
+        // What it says is none of the answers that are compared.
+        let _reply = self.call(1, &request).await;
+    }
+
     /// Puts roles for member ids.
     fn shown(&self, text: impl Into<String>) -> String {
         let mut text = text.into();

@@ -299,6 +299,10 @@ fn changes_of_protocol() -> Vec<Step> {
 
 async fn compare(kafka: &mut Side, ours: &mut Side, steps: &[Step], differences: &mut Vec<String>) {
     for (number, step) in steps.iter().enumerate() {
+        if number % 50 == 0 {
+            kafka.alive().await;
+            ours.alive().await;
+        }
         let (expected, actual) = (kafka.run(step).await, ours.run(step).await);
         if expected != actual {
             differences.push(format!(

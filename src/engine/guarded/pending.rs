@@ -18,6 +18,8 @@ use crate::retention::Watch;
 /// How long a topic whose deletion waited for a commit outlives it. A consumer commits as its last act but one: then it leaves its
 /// group and fetches no more, and librdkafka for one may wait for ever for a partition that goes at that very moment.
 const TIME_TO_LEAVE: Duration = Duration::from_millis(500);
+/// How long at most, while members of groups still read it: one on a busy machine takes its time to leave, another one never does.
+const MOST_TIME_TO_LEAVE: Duration = Duration::from_secs(10);
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,11 +117,29 @@ pub struct PendingChanges {
 struct State {
     by_topic: HashMap<String, Pending>,
     dirty: BTreeSet<String>,
-    /// Deletions that are to be judged again, and when.
-    later: BTreeMap<String, Instant>,
+    /// Deletions that are to be judged again.
+    later: BTreeMap<String, Leave>,
     /// The time at the last look.
     times: Option<Times>,
     closed: bool,
+}
+
+/// Time for the readers of a topic to leave it before its deletion is judged again.
+#[derive(Debug, Clone, Copy)]
+pub struct Leave {
+    /// When to look whether they have.
+    due: Instant,
+    /// When not to wait for them any more.
+    end: Instant,
+}
+
+/// A topic whose change is to be judged again.
+#[derive(Debug)]
+pub struct Due {
+    /// Its name.
+    pub topic: String,
+    /// Of a deletion: the time that its readers had.
+    pub leave: Option<Leave>,
 }
 
 impl PendingChanges {
@@ -228,32 +248,49 @@ impl PendingChanges {
     fn wake_locked(&self, state: &mut State, topic: &str) {
         let waiting = state.by_topic.get(topic);
         if waiting.is_some_and(|pending| pending.record.target == Target::Deletion) {
-            let due = Instant::now() + TIME_TO_LEAVE;
-            state.later.entry(topic.to_owned()).or_insert(due);
+            let now = Instant::now();
+            let leave = Leave {
+                due: now + TIME_TO_LEAVE,
+                end: now + MOST_TIME_TO_LEAVE,
+            };
+            state.later.entry(topic.to_owned()).or_insert(leave);
         } else {
             state.dirty.insert(topic.to_owned());
         }
         self.woken.notify_one();
     }
 
+    /// Gives readers that have not left yet some more time, if there is any; answers whether.
+    pub fn wait_for_leave(&self, topic: &str, mut leave: Leave) -> bool {
+        let now = Instant::now();
+        if now >= leave.end {
+            return false;
+        }
+        leave.due = leave.end.min(now + TIME_TO_LEAVE);
+        // Whoever has woken it meanwhile has begun no new time.
+        self.state.lock().later.insert(topic.to_owned(), leave);
+        true
+    }
+
     /// Waits for a topic whose change is to be judged again; `None` once closed.
-    pub fn next(&self) -> Option<String> {
+    pub fn next(&self) -> Option<Due> {
         let mut state = self.state.lock();
         loop {
             if state.closed {
                 return None;
             }
             if let Some(topic) = state.dirty.pop_first() {
-                return Some(topic);
+                return Some(Due { topic, leave: None });
             }
             let now = Instant::now();
-            let first = state.later.iter().min_by_key(|(_, due)| **due);
-            let wait = match first.map(|(topic, due)| (topic.clone(), *due)) {
-                Some((topic, due)) if due <= now => {
+            let first = state.later.iter().min_by_key(|(_, leave)| leave.due);
+            let wait = match first.map(|(topic, leave)| (topic.clone(), *leave)) {
+                Some((topic, leave)) if leave.due <= now => {
                     state.later.remove(&topic);
-                    return Some(topic);
+                    let leave = Some(leave);
+                    return Some(Due { topic, leave });
                 }
-                Some((_, due)) => due.saturating_duration_since(now),
+                Some((_, leave)) => leave.due.saturating_duration_since(now),
                 None => Duration::from_secs(60),
             };
             self.woken.wait_for(&mut state, wait);

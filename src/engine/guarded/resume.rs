@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::engine::Engine;
 use crate::engine::guarded::apply::{Coming, Occasion, Waiting, outcome, seen};
 use crate::engine::guarded::evaluate::Change;
-use crate::engine::guarded::pending::{Pending, PendingRecord, Target};
+use crate::engine::guarded::pending::{Due, Pending, PendingRecord, Target};
 use crate::engine::refusal::Refusal;
 use crate::engine::store::Table;
 use crate::engine::topics::catalog::TopicState;
@@ -17,11 +17,24 @@ use crate::retention::{Cause, Decision};
 impl Engine {
     /// The thread that judges again; returns when the engine stops.
     pub(crate) fn run_pending(&self) {
-        while let Some(topic) = self.pending.next() {
+        while let Some(Due { topic, leave }) = self.pending.next() {
+            if leave
+                .is_some_and(|leave| self.has_members(&topic) && self.pending.wait_for_leave(&topic, leave))
+            {
+                continue;
+            }
             if let Err(refusal) = self.reconsider(&topic) {
                 tracing::warn!(topic, %refusal, "a change that waits could not be judged again");
             }
         }
+    }
+
+    /// Whether a member of any group reads the topic now.
+    fn has_members(&self, topic: &str) -> bool {
+        let groups = self.positions.groups_on(topic);
+        groups
+            .iter()
+            .any(|group| group.members > 0 && (group.subscribed || !group.owned.is_empty()))
     }
 
     /// Wakes what waits for time, a clock that was set back, a roll, a deletion or an append.

@@ -280,11 +280,12 @@ async fn a_thousand_commits_at_once_take_a_few_transactions() {
         let node = &node;
         async move { node.commit(&format!("group-{}", number / 4), number % 4, 7).await }
     });
-    let mut commits = pin!(futures::future::join_all(commits));
+    let mut commits = Box::pin(futures::future::join_all(commits));
     let held = node.store.hold();
     assert!(poll(commits.as_mut()).is_pending());
     drop(held);
-    let results = commits.await;
+    let results = commits.as_mut().await;
+    drop(commits);
     assert!(results.iter().all(Option::is_none));
     // Whatever was asked for while one transaction is under way goes into the next.
     let taken = node.store.transactions() - before;

@@ -40,6 +40,7 @@ class Client:
             acks=acks if acks == "all" else int(acks),
             enable_idempotence=idempotent,
             linger_ms=5,
+            delivery_timeout_ms=2 * PATIENCE * 1000,
         )
         try:
             sent = [
