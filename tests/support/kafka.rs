@@ -21,6 +21,8 @@ pub struct Kafka {
     bootstrap: String,
     properties: PathBuf,
     logs: PathBuf,
+    /// Ended without telling its controller, which is itself.
+    killed: bool,
     state: TempDir,
 }
 
@@ -65,6 +67,7 @@ impl Kafka {
             bootstrap,
             properties: file,
             logs,
+            killed: false,
             state,
         };
         let config = kafka.properties.display().to_string();
@@ -107,7 +110,7 @@ impl Kafka {
             ("share.coordinator.state.topic.replication.factor", "1".to_owned()),
             ("share.coordinator.state.topic.min.isr", "1".to_owned()),
             // A broker that stood still for a while is the same one afterwards: a fenced one leads nothing and answers errors.
-            ("broker.session.timeout.ms", "600000".to_owned()),
+            ("broker.session.timeout.ms", "45000".to_owned()),
             ("broker.heartbeat.interval.ms", "500".to_owned()),
             ("initial.broker.registration.timeout.ms", "600000".to_owned()),
             // A transaction that a test leaves open stays open, however long the test takes.
@@ -126,9 +129,13 @@ impl Kafka {
     #[track_caller]
     pub fn start_again(&mut self) {
         assert!(self.process.is_none(), "the broker already runs");
-        let start = java("kafka", "broker.jsa", "kafka.Kafka")
+        let mut start = java("kafka", "broker.jsa", "kafka.Kafka")
             .arg(&self.properties)
             .directory(self.state.path());
+        if std::mem::take(&mut self.killed) {
+            // It may come back only when its old session is over.
+            start = start.args(["--override", "broker.session.timeout.ms=10000"]);
+        }
         let mut process = start.spawn(self.state.path());
         // Kafka opens its port before it can serve; it says so in a line of its own.
         let started = process.log().matches("Kafka Server started").count();
@@ -157,6 +164,7 @@ impl Kafka {
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill();
+            self.killed = true;
         }
     }
 
