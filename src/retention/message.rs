@@ -14,7 +14,7 @@ impl AtRisk {
                 format!("an open transaction holds it at offset {at} if it reads committed records only")
             }
             Standing::At(_) => return None,
-            Standing::FromStart => "assigned, has not committed here".to_owned(),
+            Standing::FromStart => "reads this topic, has not committed here".to_owned(),
             Standing::Unknown(Unknown::EarlierTopic(at)) => {
                 format!("committed offset {at} on an earlier topic of this name")
             }

@@ -21,7 +21,7 @@ fn address(scene: &Scene) -> SocketAddr {
 }
 
 /// Lets the time of the first rebalance pass until the answer is there.
-async fn in_time<T>(scene: &Scene, answer: impl Future<Output = T>) -> T {
+pub async fn in_time<T>(scene: &Scene, answer: impl Future<Output = T>) -> T {
     let mut answer = std::pin::pin!(answer);
     // More than the delay of the first rebalance, less than any session: however long the engine takes to notice, none ends.
     let mut left_ms = 20_000;

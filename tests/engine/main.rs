@@ -12,6 +12,7 @@ mod entry_points;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod away;
 mod changes;
 mod clock;
 mod control;

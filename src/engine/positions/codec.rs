@@ -23,7 +23,7 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
-    fn new(table: Table, reason: impl ToString) -> Self {
+    pub(super) fn new(table: Table, reason: impl ToString) -> Self {
         Self {
             table: table.name(),
             reason: reason.to_string(),
@@ -31,7 +31,7 @@ impl Unreadable {
     }
 }
 
-fn put_name(bytes: &mut Vec<u8>, name: &str) {
+pub(super) fn put_name(bytes: &mut Vec<u8>, name: &str) {
     // A name came in a request, whose size is bounded far below 4 GiB.
     let len = u32::try_from(name.len()).unwrap_or(u32::MAX);
     bytes.extend_from_slice(&len.to_be_bytes());

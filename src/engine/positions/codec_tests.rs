@@ -22,6 +22,7 @@ fn group_record(group: &str, generation: i32) -> Record {
             leader: None,
             state_since_ms: 0,
             members: Vec::new(),
+            read_last: Default::default(),
         }),
     }
 }

@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -49,6 +49,8 @@ type Speaker = (Arc<str>, Arc<str>);
 struct Source {
     name: Arc<str>,
     connections: HashMap<u64, Connection>,
+    /// Where it was without a group before the engine started, by topic.
+    before: HashMap<Uuid, BTreeMap<i32, Seen>>,
     /// Topic and speaker -> when.
     speakers: HashMap<(Arc<str>, Speaker), i64>,
 }
@@ -73,7 +75,8 @@ impl Source {
         let topics = self
             .connections
             .values()
-            .flat_map(|connection| connection.topics.values());
+            .flat_map(|connection| connection.topics.values())
+            .chain(self.before.values());
         let speakers = self.speakers.keys();
         HOLDER * (1 + self.connections.len())
             + 2 * self.name.len()
@@ -108,6 +111,8 @@ pub struct Fetcher {
     pub speakers: BTreeSet<Speaker>,
     /// Partition -> offset and wall-clock time of each connection's last fetch, the lowest offset first.
     pub positions: BTreeMap<i32, Vec<(i64, i64)>>,
+    /// The same of before the engine started, where it had no group.
+    pub before: BTreeMap<i32, (i64, i64)>,
 }
 
 /// Every fetcher.
@@ -121,6 +126,8 @@ pub struct Fetchers {
     most: usize,
     /// When a fetch could not be remembered for the last time, monotonic; negative when never.
     overflowed_ms: AtomicI64,
+    /// Somebody came, or went back.
+    news: AtomicBool,
 }
 
 impl Default for Fetchers {
@@ -138,6 +145,7 @@ fn source(client: &Client) -> Source {
     Source {
         name: Arc::from(format!("{}@{address}", client.id)),
         connections: HashMap::new(),
+        before: HashMap::new(),
         speakers: HashMap::new(),
     }
 }
@@ -150,6 +158,7 @@ impl Fetchers {
             held: AtomicUsize::new(0),
             most,
             overflowed_ms: AtomicI64::new(-1),
+            news: AtomicBool::new(false),
         }
     }
 
@@ -159,8 +168,52 @@ impl Fetchers {
         at_ms >= 0 && now_ms.saturating_sub(at_ms) < REMEMBERED_MS
     }
 
-    fn not_remembered(&self, now: Now) {
+    /// Notes that somebody fetches who cannot be remembered.
+    pub fn not_remembered(&self, now: Now) {
         self.overflowed_ms.fetch_max(now.monotonic_ms, Ordering::Relaxed);
+    }
+
+    /// Whether somebody came, or went back, since this was last asked.
+    pub fn take_news(&self) -> bool {
+        self.news.swap(false, Ordering::Relaxed)
+    }
+
+    /// Puts back where a consumer without a group was before the engine started: partition -> offset and wall-clock time.
+    pub fn restore(&self, client: &Client, topic_id: Uuid, positions: &BTreeMap<i32, (i64, i64)>, now: Now) {
+        let mut shard = self.shard(client).lock();
+        let Shard { sources, held } = &mut *shard;
+        if !self.take(held, HOLDER + POSITION * positions.len()) {
+            self.not_remembered(now);
+            return;
+        }
+        let Some(source) = self.source(sources, held, client) else {
+            self.not_remembered(now);
+            return;
+        };
+        let seen = positions.iter().map(|(partition, (offset, wall_ms))| {
+            let seen = Seen {
+                offset: *offset,
+                at_ms: now.monotonic_ms,
+                wall_ms: *wall_ms,
+            };
+            (*partition, seen)
+        });
+        source.before.insert(topic_id, seen.collect());
+    }
+
+    /// Every topic that somebody fetched from lately.
+    pub fn topics(&self) -> BTreeSet<Uuid> {
+        let mut topics = BTreeSet::new();
+        for shard in &self.shards {
+            for source in shard.lock().sources.values() {
+                let live = source
+                    .connections
+                    .values()
+                    .flat_map(|connection| connection.topics.keys());
+                topics.extend(live.chain(source.before.keys()));
+            }
+        }
+        topics
     }
 
     /// Takes room for `bytes`, if there is so much left.
@@ -239,6 +292,9 @@ impl Fetchers {
                 }
                 None => partitions.insert(position.partition, seen),
             };
+            if before.is_none_or(|before| before.offset > position.offset) {
+                self.news.store(true, Ordering::Relaxed);
+            }
             if before.is_none_or(|before| before.offset != position.offset) {
                 moved.push(Moved {
                     topic_id: position.topic_id,
@@ -321,7 +377,15 @@ impl Fetchers {
                         }
                     }
                 }
-                if positions.is_empty() {
+                let before: BTreeMap<i32, (i64, i64)> = source
+                    .before
+                    .get(&topic_id)
+                    .into_iter()
+                    .flatten()
+                    .filter(|(_, seen)| seen.at_ms > since_ms)
+                    .map(|(partition, seen)| (*partition, (seen.offset, seen.wall_ms)))
+                    .collect();
+                if positions.is_empty() && before.is_empty() {
                     continue;
                 }
                 for connections in positions.values_mut() {
@@ -338,6 +402,7 @@ impl Fetchers {
                     host: Arc::clone(host),
                     speakers: speakers.collect(),
                     positions,
+                    before,
                 });
             }
         }
@@ -363,11 +428,18 @@ impl Fetchers {
                         !partitions.is_empty()
                     });
                 }
+                source.before.retain(|topic, partitions| {
+                    partitions.retain(|_, seen| seen.at_ms > since_ms);
+                    if partitions.is_empty() {
+                        gone.insert((*topic, Arc::clone(&source.name)));
+                    }
+                    !partitions.is_empty()
+                });
                 source
                     .connections
                     .retain(|_, connection| !connection.topics.is_empty());
                 source.speakers.retain(|_, at_ms| *at_ms > since_ms);
-                !source.connections.is_empty() || !source.speakers.is_empty()
+                !source.connections.is_empty() || !source.speakers.is_empty() || !source.before.is_empty()
             });
             let (before, now) = (*held, sources.values().map(Source::weight).sum());
             *held = now;

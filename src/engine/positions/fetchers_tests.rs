@@ -148,3 +148,14 @@ fn names_without_end_are_not_all_remembered() {
     fetchers.sweep(REMEMBERED_MS);
     assert_eq!(fetch(&fetchers, &client("later", 1), 0, 1, REMEMBERED_MS), 1);
 }
+
+#[test]
+fn who_comes_or_goes_back_is_news() {
+    let fetchers = Fetchers::default();
+    let kcat = client("kcat", 1);
+    let mut news = |offset| {
+        fetch(&fetchers, &kcat, 0, offset, 0);
+        fetchers.take_news()
+    };
+    assert_eq!([5, 5, 9, 2, 3].map(&mut news), [true, false, false, true, false]);
+}

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::Positions;
 use super::fetchers::Fetcher;
+use super::{Positions, Shared};
 use crate::engine::readers::ReaderInventory;
 use crate::resource::contract::ReaderKind;
 use crate::retention::{Known, Position, Reader};
+use crate::wire::groups::Coordinator;
 use crate::wire::groups::readers::{GroupCensus, GroupReader};
-use crate::wire::groups::record::Gone;
+use crate::wire::groups::record::{CommittedOffset, Gone};
 
 /// Stands for consumers without a group of whom there are too many to remember each. They may read from the log start.
 const NOT_REMEMBERED: &str = "(consumers beyond those that can be remembered)";
@@ -25,21 +26,14 @@ impl ReaderInventory for Positions {
             .iter()
             .map(|group| group_reader(group, id, partitions))
             .collect();
-        let mut alone: BTreeMap<Arc<str>, Vec<Position>> = BTreeMap::new();
-        for fetcher in fetchers {
-            let mut members = coordinator.members_like(topic, &fetcher.client_id, &fetcher.host);
-            members.extend(fetcher.speakers.iter().cloned());
-            let Some(positions) = positions_alone(&fetcher, members.len(), partitions) else {
-                continue;
-            };
-            alone.insert(Arc::clone(&fetcher.name), positions);
-        }
+        let alone = fetchers
+            .into_iter()
+            .filter_map(|fetcher| alone(&coordinator, topic, id, fetcher));
+        let alone: BTreeMap<Arc<str>, Reader> = alone
+            .map(|alone| (Arc::clone(&alone.name), alone.reader(partitions)))
+            .collect();
         drop(coordinator);
-        readers.extend(alone.into_iter().map(|(name, positions)| Reader {
-            kind: ReaderKind::Fetcher,
-            name,
-            positions,
-        }));
+        readers.extend(alone.into_values());
         if self.shared.fetchers.overflowed(now_ms) {
             readers.push(Reader {
                 kind: ReaderKind::Fetcher,
@@ -48,6 +42,54 @@ impl ReaderInventory for Positions {
             });
         }
         readers
+    }
+}
+
+/// A consumer without a group on one topic.
+#[derive(Debug)]
+pub(super) struct Alone {
+    pub topic_id: Uuid,
+    /// Client id and address, `id@address`.
+    pub name: Arc<str>,
+    pub client_id: Arc<str>,
+    pub host: Arc<str>,
+    /// Partition -> offset and wall-clock time of the last fetch.
+    pub positions: BTreeMap<i32, (i64, i64)>,
+}
+
+impl Alone {
+    fn reader(&self, partitions: i32) -> Reader {
+        let position = |partition: i32| match self.positions.get(&partition) {
+            Some((offset, at_ms)) => Position {
+                known: Known::At(*offset),
+                updated_ms: *at_ms,
+            },
+            None => Position::default(),
+        };
+        Reader {
+            kind: ReaderKind::Fetcher,
+            name: Arc::clone(&self.name),
+            positions: (0..partitions).map(position).collect(),
+        }
+    }
+}
+
+impl Shared {
+    /// Every consumer without a group, on every topic.
+    pub(super) fn alone(&self) -> Vec<Alone> {
+        let now_ms = self.now().monotonic_ms;
+        let topics = self.fetchers.topics().into_iter();
+        let named = topics.filter_map(|id| Some((id, self.names.read().get(&id).cloned()?)));
+        let mut found = Vec::new();
+        for (id, name) in named {
+            let fetchers = self.fetchers.on(&name, id, now_ms);
+            let coordinator = self.coordinator.lock();
+            let alone = fetchers
+                .into_iter()
+                .filter_map(|fetcher| alone(&coordinator, &name, id, fetcher));
+            found.extend(alone);
+        }
+        found
     }
 }
 
@@ -69,12 +111,15 @@ impl Positions {
 }
 
 fn group_reader(group: &GroupReader, id: Uuid, partitions: i32) -> Reader {
-    // While a group rebalances nobody knows yet who is to get what.
-    let unsettled = group.subscribed && group.state != "Stable";
+    // Who subscribes to a topic reads all of it: also a partition that nobody has been given yet, because the group rebalances
+    // or the partition is new; and after everybody left, one of which nothing was read that could have been committed.
+    let is_current = |committed: &CommittedOffset| committed.topic_id == id || committed.topic_id.is_nil();
+    let comes_back = group.subscribed_last && group.committed.values().any(is_current);
+    let reads_all = group.subscribed || comes_back;
     let position = |partition: i32| {
-        let assigned = unsettled || group.owned.contains(&partition);
+        let assigned = reads_all || group.owned.contains(&partition);
         if let Some(committed) = group.committed.get(&partition) {
-            let current = committed.topic_id == id || committed.topic_id.is_nil();
+            let current = is_current(committed);
             return Position {
                 known: if current {
                     Known::At(committed.offset)
@@ -108,24 +153,25 @@ fn group_reader(group: &GroupReader, id: Uuid, partitions: i32) -> Reader {
     }
 }
 
-/// The lowest positions of connections beyond those that `members` account for, by partition; `None` where there are none.
-fn positions_alone(fetcher: &Fetcher, members: usize, partitions: i32) -> Option<Vec<Position>> {
-    let position = |partition: i32| {
-        let connections = fetcher.positions.get(&partition)?;
-        let alone = connections
-            .len()
-            .checked_sub(members)
-            .filter(|alone| *alone > 0)?;
-        let (offset, at_ms) = connections.iter().take(alone).min().copied()?;
-        Some(Position {
-            known: Known::At(offset),
-            updated_ms: at_ms,
-        })
-    };
-    let positions: Vec<Option<Position>> = (0..partitions).map(position).collect();
-    positions.iter().any(Option::is_some).then(|| {
-        let known = positions.into_iter();
-        known.map(Option::unwrap_or_default).collect()
+/// The lowest positions of connections beyond those of members that have the same client id and address, by partition; `None`
+/// where there are none. What was so before the engine started counts until somebody is back there.
+fn alone(coordinator: &Coordinator, topic: &str, topic_id: Uuid, fetcher: Fetcher) -> Option<Alone> {
+    let mut members = coordinator.members_like(topic, &fetcher.client_id, &fetcher.host);
+    members.extend(fetcher.speakers);
+    let mut positions = fetcher.before;
+    for (partition, connections) in &fetcher.positions {
+        if connections.len() > members.len()
+            && let Some(lowest) = connections.first()
+        {
+            positions.insert(*partition, *lowest);
+        }
+    }
+    (!positions.is_empty()).then_some(Alone {
+        topic_id,
+        name: fetcher.name,
+        client_id: fetcher.client_id,
+        host: fetcher.host,
+        positions,
     })
 }
 

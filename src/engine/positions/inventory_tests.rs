@@ -1,3 +1,4 @@
+use super::super::fetchers;
 use super::super::tests::{Node, ORDERS, client};
 use super::*;
 use crate::wire::groups::GroupService;
@@ -72,10 +73,11 @@ async fn fetches_of_somebody_who_commits_belong_to_the_group() {
 }
 
 #[tokio::test]
-async fn a_group_that_rebalances_counts_wherever_nothing_is_committed() {
+async fn a_group_that_subscribes_counts_wherever_nothing_is_committed() {
     let node = Node::new();
     let (member_id, _) = node.member("g", client("app", 1)).await;
-    assert_eq!(node.known("g", 2), Known::Absent);
+    // Nobody has been given this one; it may be new.
+    assert_eq!(node.known("g", 2), Known::Assigned);
     // A second member makes the group rebalance.
     let waiting = tokio::spawn({
         let positions = node.positions.clone();
@@ -112,4 +114,36 @@ async fn a_group_that_rebalances_counts_wherever_nothing_is_committed() {
     };
     assert!(node.positions.leave("g", vec![leaving]).await.is_ok());
     waiting.abort();
+}
+
+#[tokio::test]
+async fn a_consumer_without_a_group_counts_for_ten_minutes_after_a_restart() {
+    let at = |offset| [("app@192.0.2.1".to_owned(), Known::At(offset), Known::Absent)];
+    let node = Node::new();
+    fetch(&node, &client("app", 7), 0, 250);
+    let node = node.restart().await;
+    assert_eq!(alone(&node), at(250));
+    // A member of a group that looks like it does not hide it.
+    node.member("g", client("app", 1)).await;
+    fetch(&node, &client("app", 2), 0, 300);
+    assert_eq!(alone(&node), at(250));
+    // It is back.
+    fetch(&node, &client("app", 3), 0, 260);
+    assert_eq!(alone(&node), at(260));
+    node.clock.advance_ms(fetchers::REMEMBERED_MS);
+    node.positions.run_due();
+    assert_eq!(alone(&node), []);
+    let node = node.restart().await;
+    assert_eq!(alone(&node), []);
+}
+
+#[tokio::test]
+async fn too_many_consumers_without_a_group_are_too_many_after_a_restart() {
+    let node = Node::new();
+    node.positions
+        .shared
+        .fetchers
+        .not_remembered(node.positions.shared.now());
+    let node = node.restart().await;
+    assert_eq!(alone(&node)[0].1, Known::Assigned);
 }

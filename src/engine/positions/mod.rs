@@ -7,6 +7,7 @@ mod codec;
 pub mod fetchers;
 mod inventory;
 mod keeper;
+mod remembered;
 mod service;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -22,6 +23,7 @@ use uuid::Uuid;
 use self::codec::Unreadable;
 use self::fetchers::Fetchers;
 use self::keeper::Job;
+use self::remembered::Entries;
 use super::readers::{Gate, ReaderListener};
 use super::store::{Store, StoreError, Table};
 use crate::resource::contract::ReaderKind;
@@ -57,6 +59,7 @@ pub struct Positions {
 struct Tasks {
     keeper: JoinHandle<()>,
     timer: JoinHandle<()>,
+    fetchers: JoinHandle<()>,
 }
 
 struct Shared {
@@ -73,6 +76,10 @@ struct Shared {
     gate: Arc<Gate>,
     listener: RwLock<Option<Arc<dyn ReaderListener>>>,
     fetchers: Fetchers,
+    /// What is stored of them.
+    written: Mutex<Entries>,
+    /// One of them is to be stored soon.
+    fetched_anew: Notify,
     /// Names of topics by id, apart from the coordinator's so that a fetch does not wait for it.
     names: RwLock<HashMap<Uuid, Arc<str>>>,
     /// A deadline may have come closer.
@@ -103,6 +110,8 @@ impl Positions {
             coordinator.set_topic(topic);
         }
         load(&store, &mut coordinator, now(&*clock))?;
+        let fetchers = Fetchers::default();
+        let written = remembered::load(&store, &fetchers, now(&*clock))?;
         let (jobs, receiver) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             coordinator: Mutex::new(coordinator),
@@ -114,13 +123,16 @@ impl Positions {
             clock,
             gate,
             listener: RwLock::new(None),
-            fetchers: Fetchers::default(),
+            fetchers,
+            written: Mutex::new(written),
+            fetched_anew: Notify::new(),
             names: RwLock::new(names),
             sooner: Notify::new(),
         });
         let tasks = Tasks {
             keeper: tokio::spawn(keeper::run(Arc::clone(&shared), receiver)),
             timer: tokio::spawn(run_timer(Arc::clone(&shared))),
+            fetchers: tokio::spawn(keep_fetchers(Arc::clone(&shared))),
         };
         Ok(Self {
             shared,
@@ -187,7 +199,9 @@ impl Positions {
         let tasks = self.tasks.lock().take();
         if let Some(tasks) = tasks {
             tasks.timer.abort();
+            tasks.fetchers.abort();
             let _ = tasks.keeper.await;
+            self.shared.remember().await;
         }
     }
 }
@@ -255,6 +269,16 @@ async fn run_timer(shared: Arc<Shared>) {
             swept = shared.clock.monotonic();
             shared.sweep();
         }
+    }
+}
+
+async fn keep_fetchers(shared: Arc<Shared>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(SWEEP_EVERY) => {}
+            () = shared.fetched_anew.notified() => {}
+        }
+        shared.remember().await;
     }
 }
 

@@ -198,6 +198,9 @@ impl GroupService for Positions {
         let Some((name, moved)) = shared.fetchers.fetched(client, positions, shared.now()) else {
             return;
         };
+        if shared.fetchers.take_news() {
+            shared.fetched_anew.notify_one();
+        }
         let Some(listener) = shared.listener.read().clone() else {
             return;
         };

@@ -26,11 +26,13 @@ pub enum Table {
     CommittedOffsets,
     /// Group, topic and partition -> last position of a reader whose commit expired or whose topic was deleted.
     FormerPositions,
+    /// Topic id, client id and address -> where a consumer without a group was last seen (JSON).
+    Fetchers,
 }
 
 impl Table {
     /// Every table.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Topics,
         Self::Deletions,
         Self::PendingChanges,
@@ -42,6 +44,7 @@ impl Table {
         Self::Groups,
         Self::CommittedOffsets,
         Self::FormerPositions,
+        Self::Fetchers,
     ];
 
     /// The name in the file; changing one loses what is stored under it.
@@ -58,6 +61,7 @@ impl Table {
             Self::Groups => "groups",
             Self::CommittedOffsets => "committed-offsets",
             Self::FormerPositions => "former-positions",
+            Self::Fetchers => "fetchers",
         }
     }
 

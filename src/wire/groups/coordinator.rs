@@ -64,6 +64,14 @@ impl Group {
         }
     }
 
+    /// While nobody is in it: the topics that the last members subscribed to.
+    pub(super) fn read_last(&self) -> &BTreeSet<String> {
+        match self {
+            Self::Classic(group) => group.read_last(),
+            Self::Consumer(group) => group.read_last(),
+        }
+    }
+
     fn ages(&self) -> Ages {
         match self {
             Self::Consumer(_) => Ages::SinceCommit,
@@ -227,6 +235,14 @@ impl Coordinator {
         }
     }
 
+    fn read_last(&self, id: &str) -> BTreeSet<String> {
+        self.groups
+            .get(id)
+            .map(Group::read_last)
+            .cloned()
+            .unwrap_or_default()
+    }
+
     /// The classic group of this name, if there is one.
     fn classic(&mut self, id: &str) -> Option<&mut ClassicGroup> {
         match self.groups.get_mut(id) {
@@ -267,7 +283,7 @@ impl Coordinator {
                 out.replies.push((token, refused(ErrorCode::UnknownMemberId)));
                 return;
             }
-            let group = ClassicGroup::new(Arc::clone(&id), now);
+            let group = ClassicGroup::new(Arc::clone(&id), now).reading(self.read_last(&id));
             self.groups.insert(Arc::clone(&id), Group::Classic(group));
         }
         let mut step = Step {
@@ -383,7 +399,7 @@ impl Coordinator {
             Some(Group::Classic(_)) | None => true,
         };
         let before = if make {
-            let group = ConsumerGroup::new(Arc::clone(&id));
+            let group = ConsumerGroup::new(Arc::clone(&id)).reading(self.read_last(&id));
             self.groups.insert(Arc::clone(&id), Group::Consumer(group))
         } else {
             None

@@ -18,6 +18,8 @@ pub struct GroupReader {
     pub members: usize,
     /// A member subscribes to the topic, as far as subscriptions can be read.
     pub subscribed: bool,
+    /// Nobody is in it now, and a member that was last did.
+    pub subscribed_last: bool,
     /// Partitions a member has now, or has not given up yet.
     pub owned: BTreeSet<i32>,
     /// Durable commits, of this topic or an earlier one of the name: compare the topic id.
@@ -83,6 +85,10 @@ impl Coordinator {
             state: "Empty",
             ..GroupReader::default()
         };
+        reader.subscribed_last = self
+            .groups
+            .get(group)
+            .is_some_and(|group| group.read_last().contains(topic));
         match self.groups.get(group) {
             Some(Group::Classic(group)) => {
                 reader.state = group.state().name();

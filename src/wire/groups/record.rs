@@ -3,7 +3,7 @@
 //! A [`Record`] is emitted when a request is accepted and takes effect on committed positions only when the
 //! driver says it is durable: nobody is shown, and no decision rests on, a position that a crash could take
 //! back.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -135,6 +135,9 @@ pub struct ClassicSnapshot {
     pub state_since_ms: i64,
     /// Members.
     pub members: Vec<ClassicMemberSnapshot>,
+    /// Without members: the topics that the last ones subscribed to.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub read_last: BTreeSet<String>,
 }
 
 /// A member of a classic group.
@@ -169,6 +172,9 @@ pub struct ConsumerSnapshot {
     pub assignment_epoch: i32,
     /// Members.
     pub members: Vec<ConsumerMemberSnapshot>,
+    /// Without members: the topics that the last ones subscribed to.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub read_last: BTreeSet<String>,
 }
 
 /// A member of a group of the consumer protocol.

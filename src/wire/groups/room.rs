@@ -139,7 +139,8 @@ impl ClassicGroup {
     fn weight(&self) -> usize {
         let members = self.members().map(|member| member.weight());
         let waiting = self.handed_out().map(|id| text(id));
-        let topics = self.subscribed().into_iter().flatten().map(|topic| text(topic));
+        let topics = self.subscribed().into_iter().flatten().chain(self.read_last());
+        let topics = topics.map(|topic| text(topic));
         sum(members.chain(waiting).chain(topics))
     }
 
@@ -153,6 +154,7 @@ impl ConsumerGroup {
         sum(self
             .members()
             .map(|member| member.weight())
+            .chain(self.read_last().iter().map(|topic| text(topic)))
             .chain([self.weight_of_targets()]))
     }
 }

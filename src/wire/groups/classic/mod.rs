@@ -85,6 +85,8 @@ pub struct ClassicGroup {
     new_member_added: bool,
     /// Topics of all subscriptions; `None` when they are not known.
     subscribed: Option<BTreeSet<String>>,
+    /// While nobody is in it: the topics that the last members subscribed to.
+    read_last: BTreeSet<String>,
 }
 
 impl ClassicGroup {
@@ -107,7 +109,14 @@ impl ClassicGroup {
             sync_deadline_ms: None,
             new_member_added: false,
             subscribed: None,
+            read_last: BTreeSet::new(),
         }
+    }
+
+    /// The same in the place of a group that has left, which read these topics.
+    pub(super) fn reading(mut self, read_last: BTreeSet<String>) -> Self {
+        self.read_last = read_last;
+        self
     }
 
     /// State.
@@ -157,6 +166,11 @@ impl ClassicGroup {
     /// Topics the members subscribe to, where that is known.
     pub(super) fn subscribed(&self) -> Option<&BTreeSet<String>> {
         self.subscribed.as_ref()
+    }
+
+    /// While nobody is in it: the topics that the last members subscribed to.
+    pub(super) fn read_last(&self) -> &BTreeSet<String> {
+        &self.read_last
     }
 
     /// Whether commits on `topic` are in use; where subscriptions cannot be read, every topic is.
@@ -298,6 +312,10 @@ impl ClassicGroup {
 
     /// Learns the topics from the members' metadata for the chosen protocol.
     fn learn_subscriptions(&mut self) {
+        if self.members.is_empty() {
+            let left = self.subscribed.take().filter(|topics| !topics.is_empty());
+            self.read_last = left.unwrap_or(std::mem::take(&mut self.read_last));
+        }
         self.subscribed = match &self.protocol_name {
             Some(protocol) if self.uses_consumer_protocol() => self
                 .members
@@ -310,6 +328,9 @@ impl ClassicGroup {
             None if self.uses_consumer_protocol() && self.members.is_empty() => Some(BTreeSet::new()),
             _ => None,
         };
+        if !self.members.is_empty() && self.subscribed.is_some() {
+            self.read_last.clear();
+        }
     }
 
     fn add_member(&mut self, member: Member, protocol_type: &str) {

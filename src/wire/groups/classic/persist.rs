@@ -32,6 +32,7 @@ impl ClassicGroup {
                 leader: self.leader.as_deref().map(str::to_owned),
                 state_since_ms: self.state_since_ms,
                 members: members.collect(),
+                read_last: self.read_last.clone(),
             }),
         }
     }
@@ -42,6 +43,7 @@ impl ClassicGroup {
         group.generation = snapshot.generation;
         group.protocol_name = snapshot.protocol_name;
         group.state_since_ms = snapshot.state_since_ms;
+        group.read_last = snapshot.read_last;
         for kept in snapshot.members {
             let mut member = Member {
                 id: Arc::from(kept.member_id),

@@ -1,5 +1,5 @@
 //! ConsumerGroupHeartbeat: join, stay, leave.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::wire::error_code::ErrorCode;
@@ -437,9 +437,13 @@ impl ConsumerGroup {
 
     fn remove(&mut self, member_id: &Arc<str>, out: &mut Output) {
         self.touch(out);
+        let subscribed: BTreeSet<String> = self.subscribed().into_iter().cloned().collect();
         let Some(member) = self.members.remove(member_id) else {
             return;
         };
+        if self.members.is_empty() && !subscribed.is_empty() {
+            self.read_last = subscribed;
+        }
         for partition in member.holds() {
             self.holders.remove(&partition);
         }
@@ -501,7 +505,7 @@ fn check_epoch(member: &ConsumerMember, epoch: i32, owned: Option<&Partitions>) 
     Ok(())
 }
 
-pub(super) fn matches(pattern: Option<&str>, topics: &Topics) -> std::collections::BTreeSet<String> {
+pub(super) fn matches(pattern: Option<&str>, topics: &Topics) -> BTreeSet<String> {
     let Some(Ok(regex)) = pattern.map(compile) else {
         return Default::default();
     };

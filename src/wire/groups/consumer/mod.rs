@@ -38,6 +38,8 @@ pub struct ConsumerGroup {
     /// Subscribed topics that exist, with id and number of partitions, as of the group epoch.
     seen: BTreeMap<String, (Uuid, i32)>,
     seen_version: Option<u64>,
+    /// While nobody is in it: the topics that the last members subscribed to.
+    read_last: BTreeSet<String>,
 }
 
 impl ConsumerGroup {
@@ -53,7 +55,14 @@ impl ConsumerGroup {
             holders: Holders::new(),
             seen: BTreeMap::new(),
             seen_version: None,
+            read_last: BTreeSet::new(),
         }
+    }
+
+    /// The same in the place of a group that has left, which read these topics.
+    pub(super) fn reading(mut self, read_last: BTreeSet<String>) -> Self {
+        self.read_last = read_last;
+        self
     }
 
     /// Kafka's name of the state.
@@ -106,6 +115,11 @@ impl ConsumerGroup {
     pub(super) fn is_subscribed(&self, topic: &str) -> bool {
         let mut members = self.members.values();
         members.any(|member| member.topics.contains(topic) || member.matched.contains(topic))
+    }
+
+    /// While nobody is in it: the topics that the last members subscribed to.
+    pub(super) fn read_last(&self) -> &BTreeSet<String> {
+        &self.read_last
     }
 
     pub(super) fn subscribed(&self) -> BTreeSet<&String> {

@@ -50,6 +50,7 @@ impl ConsumerGroup {
                 group_epoch: self.group_epoch,
                 assignment_epoch: self.assignment_epoch,
                 members: members.collect(),
+                read_last: self.read_last.clone(),
             }),
         }
     }
@@ -65,6 +66,7 @@ impl ConsumerGroup {
         let mut group = Self::new(id);
         group.group_epoch = snapshot.group_epoch;
         group.assignment_epoch = snapshot.assignment_epoch;
+        group.read_last = snapshot.read_last;
         for kept in snapshot.members {
             let id: Arc<str> = Arc::from(kept.member_id);
             let instance_id: Option<Arc<str>> = kept.instance_id.map(Arc::from);
