@@ -162,13 +162,31 @@ async fn a_fault_is_told_with_its_place_and_the_rest_goes_on() {
 
 #[tokio::test]
 async fn half_a_file_removes_nothing_and_a_fault_keeps_the_old_values() {
+    removes_nothing(|path| fs::write(path, "apiVersion: tidemark.dev/v1alpha1\nkind: [").expect("writes"))
+        .await;
+}
+
+#[tokio::test]
+async fn an_empty_file_or_a_link_to_nowhere_removes_nothing() {
+    removes_nothing(|path| fs::write(path, "").expect("writes")).await;
+    removes_nothing(|path| fs::write(path, "\n  \n").expect("writes")).await;
+    removes_nothing(|path| {
+        fs::remove_file(path).expect("removes");
+        std::os::unix::fs::symlink("nowhere.yaml", path).expect("links");
+    })
+    .await;
+}
+
+/// Spoils the manifest of a Topic whose deletion would take its data, and puts it right again.
+async fn removes_nothing(spoil: impl FnOnce(&Path)) {
     let delete = ORDERS.replace("spec: {", "spec: {deletionPolicy: Delete, ");
     let mut scene = Scene::start(&[
         ("a.yaml", &delete),
         ("b.yaml", &delete.replace("orders", "clicks")),
     ]);
     scene.ready("default/orders", "Applied").await;
-    scene.write("a.yaml", "apiVersion: tidemark.dev/v1alpha1\nkind: [");
+    let spoilt = scene.topics().join("a.yaml");
+    spoil(&spoilt);
     scene
         .wait(|report| matches!(report, Report::Fault { .. }).then_some(()))
         .await;
@@ -185,6 +203,7 @@ async fn half_a_file_removes_nothing_and_a_fault_keeps_the_old_values() {
             .await;
     }
     assert_eq!(names(&scene.storage), ["clicks", "orders"]);
+    fs::remove_file(spoilt).expect("removes");
     scene.write("a.yaml", &delete);
     scene
         .wait(|report| matches!(report, Report::Mended { .. }).then_some(()))

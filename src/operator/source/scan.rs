@@ -64,6 +64,13 @@ pub fn scan(directory: &Path, namespace: &str) -> io::Result<Scan> {
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default();
         match read(&path) {
+            // A file that is being written, or was when the disk became full or the power went.
+            Ok(Some(text)) if text.trim().is_empty() => {
+                scan.unreadable.insert(file.clone());
+                let fault =
+                    nowhere("is empty; to remove the Topics that it declared, remove the file".to_owned());
+                scan.faults.entry(file).or_default().push(fault);
+            }
             Ok(Some(text)) => scan.take(&file, &text, namespace),
             Ok(None) => {}
             Err(error) => {
@@ -88,11 +95,13 @@ fn nowhere(message: String) -> Fault {
     }
 }
 
-/// The text of a regular file; `None` if it is gone meanwhile or is no file.
+/// The text of a regular file; `None` if it is gone meanwhile or is no file. A link to nowhere is not gone.
 fn read(path: &Path) -> io::Result<Option<String>> {
     let file = match fs::File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
+            return Ok(None);
+        }
         Err(error) => return Err(error),
     };
     if !file.metadata()?.is_file() {
