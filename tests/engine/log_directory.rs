@@ -132,4 +132,18 @@ fn s123_a_partition_that_cannot_be_read_takes_no_other_with_it() {
     );
     assert!(topic["partitions"][1]["unhealthy"].is_null(), "{topic}");
     assert_eq!(produce(&engine, "t", 1), 1);
+
+    // What a lowering would take of it nobody can say, so it is refused, in words that fit.
+    let lower = r#"{"partitions": 2, "config": {"retention.ms": "1000"}}"#;
+    let verdict = engine.http("POST", "/v1/topics/t/plan", Some(lower)).json(200);
+    assert_eq!(
+        (&verdict["verdict"], &verdict["reason"]),
+        (&"Refused".into(), &"ReaderUnknown".into())
+    );
+    let message = verdict["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("Not applied, nothing deleted: partitions [0] are offline"),
+        "{message}"
+    );
+    assert!(!message.contains(" Applied"), "{message}");
 }

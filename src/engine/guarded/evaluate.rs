@@ -97,10 +97,15 @@ impl Evaluation {
         if !self.unseen.is_empty() {
             verdict.verdict = Outcome::Refused;
             verdict.reason = "ReaderUnknown".to_owned();
-            verdict.message = format!(
-                "partitions {:?} are offline or their settings cannot be read, so nobody can say what the change would take there. {}",
-                self.unseen, verdict.message
+            let unseen = format!(
+                "partitions {:?} are offline or their settings cannot be read, so nobody can say what the change would take there.",
+                self.unseen
             );
+            verdict.message = if self.judgement.decision == Decision::Refuse {
+                format!("{} Besides, {unseen}", verdict.message)
+            } else {
+                format!("Not applied, nothing deleted: {unseen}")
+            };
         }
         describe(&mut verdict, topic);
         verdict
