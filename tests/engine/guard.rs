@@ -2,7 +2,7 @@
 use tidemark::resource::contract::{OnLoss, Outcome, ReaderKind, ReaderList, WhenNone};
 use tidemark::wire::client::ClientRecord;
 
-use crate::scene::{DAY, Desired, HOUR, MINUTE, Scene, T};
+use crate::scene::{DAY, Desired, HOUR, MINUTE, Scene, T, eventually};
 
 /// D1: refused with the numbers, nothing deleted, in by itself once the reader has caught up, deleted to exactly there.
 #[tokio::test(flavor = "multi_thread")]
@@ -476,4 +476,33 @@ async fn an_append_ends_a_refusal_whose_reason_was_the_active_segment() {
     scene.resumed("t").await;
     scene.pass().await;
     assert_eq!(scene.log_start("t", 0).await, 0);
+}
+
+/// What is told of a reader that moves without being out of the way is where it is now, and the reason is that of now.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_verdict_that_waits_follows_the_reader() {
+    let mut scene = Scene::new().await;
+    scene.apply("t", &Desired::new()).await;
+    scene.ten_days("t", 0).await;
+    scene.kafka.commit("g", "t", 0, 20).await.unwrap();
+    let lower = Desired::new().set("retention.ms", 4 * DAY + DAY / 2);
+    assert_eq!(scene.apply("t", &lower).await.reason, "SlowReader");
+    for (commit, position, reason) in [
+        (30, Some(30), "SlowReader"),
+        (5, Some(5), "SlowReader"),
+        (1_000, None, "ReaderUnknown"),
+        (40, Some(40), "SlowReader"),
+    ] {
+        scene.kafka.commit("g", "t", 0, commit).await.unwrap();
+        eventually("the verdict to follow", async || {
+            let verdict = scene.observe("t").await.pending.unwrap().verdict;
+            let found = (verdict.readers_at_risk[0].position, verdict.reason.as_str());
+            if found == (position, reason) {
+                Ok(())
+            } else {
+                Err(verdict.message)
+            }
+        })
+        .await;
+    }
 }

@@ -339,6 +339,8 @@ impl Engine {
                 watch: evaluation.watch.clone(),
                 any_reader: evaluation.judgement.cause == Cause::NoReadersKnown,
                 seen: seen(topic),
+                judged: std::time::Instant::now(),
+                moved: false,
             },
         );
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::clock_guard::Times;
 use crate::engine::readers::ReaderListener;
-use crate::resource::contract::{ReaderKind, Verdict};
+use crate::resource::contract::{Outcome, ReaderKind, Verdict};
 use crate::resource::settings::Overrides;
 use crate::retention::Watch;
 
@@ -20,6 +20,9 @@ use crate::retention::Watch;
 const TIME_TO_LEAVE: Duration = Duration::from_millis(500);
 /// How long at most, while members of groups still read it: one on a busy machine takes its time to leave, another one never does.
 const MOST_TIME_TO_LEAVE: Duration = Duration::from_secs(10);
+
+/// How old a verdict gets while a reader that it lists moves without being out of the way: what it says of where, and why, is to be true.
+const FRESH_FOR: Duration = Duration::from_secs(5);
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +65,10 @@ pub struct Pending {
     pub any_reader: bool,
     /// What each partition was like when it was last judged.
     pub seen: Vec<Seen>,
+    /// When that was.
+    pub judged: Instant,
+    /// Whether a reader that the verdict lists has moved since.
+    pub moved: bool,
 }
 
 /// What a roll, a deletion, a pass or an append changes of a partition.
@@ -80,6 +87,18 @@ pub struct Seen {
 }
 
 impl Pending {
+    /// Whether the verdict says something else of this reader. What is in force in part is judged before each pass as it is.
+    fn is_outdated_by(&self, kind: ReaderKind, reader: &str, partition: i32, position: i64) -> bool {
+        let of_fetcher = kind == ReaderKind::Fetcher;
+        self.verdict.verdict == Outcome::Refused
+            && self.verdict.readers_at_risk.iter().any(|risk| {
+                risk.partition == partition
+                    && risk.position != Some(position)
+                    && (risk.kind == ReaderKind::Fetcher) == of_fetcher
+                    && risk.name == reader
+            })
+    }
+
     /// Whether a partition has come to be such that the change should be judged again.
     fn is_due(&self, now_ms: i64, seen: &[Seen]) -> bool {
         let moved = |(now, before): (&Seen, &Seen)| {
@@ -89,6 +108,7 @@ impl Pending {
                     && self.watch.appended(now.partition, now.size_bytes, now.log_end))
         };
         self.watch.wake_at_ms().is_some_and(|at| at <= now_ms)
+            || (self.moved && self.judged.elapsed() >= FRESH_FOR)
             || seen.len() != self.seen.len()
             || seen.iter().zip(&self.seen).any(moved)
     }
@@ -206,6 +226,7 @@ impl PendingChanges {
         let Some(pending) = state.by_topic.get_mut(topic) else {
             return;
         };
+        pending.moved |= pending.is_outdated_by(kind, reader, partition, position);
         if pending.watch.moved(kind, reader, partition, position) || pending.any_reader {
             self.wake_locked(&mut state, topic);
         }

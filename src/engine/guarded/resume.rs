@@ -139,7 +139,7 @@ impl Engine {
             &evaluation,
             &verdict,
             settings_changed,
-            false,
+            verdict.reason != pending.verdict.reason,
             Occasion::Resumed,
         );
         Ok(())
