@@ -1,7 +1,8 @@
 //! Random pairs of a directory and settings: a script that builds a partition's directory with our log, and the settings that a retention
 //! pass is then judged under.
 //!
-//! Ages lie at least five minutes from every limit, so that the time a run takes decides nothing. Sizes are exact to the byte.
+//! Ages lie at least five minutes from every limit, before a time that is a little ahead, so that the time a run takes decides nothing. Sizes are
+//! exact to the byte.
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What a random script does to its topic. Scripts know nothing of the brokers: the same one is run on both.
 //!
-//! Ages are in minutes before the run's base time, odd multiples of five, and every limit is a multiple of ten: the time a run takes decides
-//! nothing. Times that the brokers take themselves are shown as `now`.
+//! Ages are in minutes before the run's base time, odd multiples of five, and every limit is a multiple of ten. The base lies a little ahead of
+//! the begin, so that the time a run takes decides nothing for nine minutes. Times that the brokers take themselves are shown as `now`.
 use tidemark::log::batch::{BatchHeader, attributes, encode};
 use tidemark::log::compression::{Codec, compress};
 use tidemark::log::records::RecordWriter;
@@ -9,6 +9,8 @@ use tidemark::log::records::RecordWriter;
 use crate::pair::Random;
 
 pub const MINUTE: i64 = 60_000;
+/// How far the base time of a run lies ahead of its begin: no age comes to a limit until it is as long past and five minutes more.
+pub const AHEAD: i64 = 4 * MINUTE;
 /// Settings with their values.
 pub type Settings = Vec<(&'static str, &'static str)>;
 

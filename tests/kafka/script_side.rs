@@ -191,7 +191,7 @@ impl Side {
     fn shown_time(&self, time: i64) -> String {
         match (time - self.base).checked_div(MINUTE) {
             _ if time < self.base / 10 => time.to_string(),
-            Some(-3..12) => "now".to_owned(),
+            Some(-4..12) => "now".to_owned(),
             Some(minutes) => format!("{minutes} min"),
             None => time.to_string(),
         }

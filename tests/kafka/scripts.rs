@@ -6,7 +6,7 @@
 //! `TIDEMARK_SCRIPT` runs one of them alone.
 use crate::differences::{self, is_wanted};
 use crate::pair::Random;
-use crate::script::{Batch, Phase, Script, Step};
+use crate::script::{AHEAD, Batch, Phase, Script, Step};
 use crate::script_side::Side;
 use crate::support::kafka::Kafka;
 use crate::support::temp::TempDir;
@@ -195,7 +195,7 @@ fn scripts_run_as_on_kafka() {
         .filter(|(script, _)| alone.is_none_or(|alone| alone == *script))
         .map(|(_, topic)| topic)
         .collect();
-    let base = SystemClock::new().wall_ms();
+    let base = SystemClock::new().wall_ms() + AHEAD;
     let mut broker = Kafka::start(&[
         ("log.retention.check.interval.ms", "300"),
         ("log.retention.ms", "-1"),

@@ -19,6 +19,7 @@ use tidemark::telemetry::clock::{Clock, SystemClock};
 
 use crate::directory::{AllSeen, Client, Seen, copy, dump_tool_finds_no_error, hex, open, set_offsets};
 use crate::pair::{Built, Pair, Random, build};
+use crate::script::AHEAD;
 use crate::support::kafka::Kafka;
 use crate::support::temp::TempDir;
 use crate::support::wait::{PATIENCE, eventually};
@@ -110,7 +111,7 @@ fn judge(pairs: &[Pair], clean: bool) -> Vec<Result<bool, String>> {
     kafka.stop();
 
     let logs = kafka.logs().to_owned();
-    let now = SystemClock::new().wall_ms();
+    let now = SystemClock::new().wall_ms() + AHEAD;
     let cases: Vec<Case<'_>> = topics
         .into_iter()
         .zip(pairs)
