@@ -137,6 +137,13 @@ impl<E: Entry<N>, const N: usize> GrowingIndex<E, N> {
         Ok(())
     }
 
+    /// The first entry in memory that `before` does not hold for, and how many entries of the file have to be searched first.
+    pub fn first_beyond(&self, before: impl Fn(&E) -> bool) -> (Option<E>, u32) {
+        let index = self.pending.partition_point(before);
+        let stored = if index == 0 { self.stored } else { 0 };
+        (self.pending.get(index).copied(), stored)
+    }
+
     /// Looks for the last entry whose key is at most `key` in memory, or says where in the file to look.
     pub fn search(&self, key: i64) -> Searched<E> {
         let within = self.pending.partition_point(|entry| entry.key() <= key);
@@ -145,6 +152,30 @@ impl<E: Entry<N>, const N: usize> GrowingIndex<E, N> {
             None => Searched::InFile(self.stored),
         }
     }
+}
+
+/// The first of the first `count` entries of the file (all of them if `None`) that `before` does not hold for; it must hold for a prefix
+/// of them.
+pub(crate) fn first_beyond<E: Entry<N>, const N: usize>(
+    handle: &dyn FileHandle,
+    base_offset: i64,
+    count: Option<u32>,
+    before: impl Fn(E) -> bool,
+) -> io::Result<Option<E>> {
+    let held = entry_count::<N>(handle)?;
+    let (mut low, mut high) = (0_u32, count.unwrap_or(held).min(held));
+    let mut found = None;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let entry = E::decode(base_offset, &entry_at::<N>(handle, middle)?);
+        if before(entry) {
+            low = middle + 1;
+        } else {
+            found = Some(entry);
+            high = middle;
+        }
+    }
+    Ok(found)
 }
 
 /// The bytes of a whole index.

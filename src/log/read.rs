@@ -230,8 +230,8 @@ impl PartitionLog {
                 Located::Batch(batch, file) => {
                     let end = self.visible_until(&segment, &batch, visible_end)?;
                     let mut slice = cut(bounds, &batch, file, end, max_bytes, at_least_one);
-                    if isolation == Isolation::ReadCommitted && slice.len > 0 {
-                        slice.aborted = self.aborted_in(offset, &segment, visible_end)?;
+                    if isolation == Isolation::ReadCommitted {
+                        slice.aborted = self.aborted_in(offset, &segment, &slice, visible_end)?;
                     }
                     return Ok(slice);
                 }
@@ -464,15 +464,15 @@ impl PartitionLog {
         self.view.lock().damage.ranges().to_vec()
     }
 
-    /// Aborted transactions that overlap a committed read of `segment` from `offset` on, from its transaction index and the following ones
-    /// until they cannot overlap any more.
+    /// Aborted transactions that overlap a committed read of `slice` from `offset` on, from the transaction index of its segment and the
+    /// following ones until they cannot overlap any more.
     fn aborted_in(
         &self,
         offset: i64,
         segment: &SegmentView,
+        slice: &FetchedSlice,
         visible_end: i64,
     ) -> Result<Vec<AbortedTxn>, ReadError> {
-        let upper_bound = segment.end_offset.min(visible_end);
         let bases: Vec<i64> = {
             let view = self.view.lock();
             let later = view
@@ -481,6 +481,14 @@ impl PartitionLog {
                 .filter(|base| **base >= segment.base_offset);
             later.copied().collect()
         };
+        let Some(file) = slice.file.as_ref().filter(|_| !bases.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let slice_end = as_i64(slice.position).saturating_add(i64::try_from(slice.len).unwrap_or(i64::MAX));
+        let upper_bound = self
+            .offset_beyond(offset, segment, file, slice_end)
+            .unwrap_or(segment.end_offset)
+            .min(visible_end);
         let mut aborted = Vec::new();
         for base_offset in bases {
             let path = self.segment_path(base_offset, SegmentFile::TxnIndex);
@@ -490,6 +498,41 @@ impl PartitionLog {
             }
         }
         Ok(aborted)
+    }
+
+    /// An offset that lies behind every batch that begins below `position`, from the offset index. An index is a hint: what it says is held
+    /// against the log. `None` where it does not help.
+    fn offset_beyond(
+        &self,
+        offset: i64,
+        segment: &SegmentView,
+        file: &Arc<dyn FileHandle>,
+        position: i64,
+    ) -> Option<i64> {
+        let (in_memory, count) = {
+            let view = self.view.lock();
+            if view.active.base_offset == segment.base_offset {
+                let index = &view.active.offset_index;
+                let (found, stored) = index.first_beyond(|entry| entry.position < position);
+                (found, Some(stored))
+            } else {
+                (None, None)
+            }
+        };
+        let in_file = match count {
+            Some(0) => None,
+            count => {
+                let handle = self.handle(segment.base_offset, SegmentFile::OffsetIndex).ok()?;
+                let before = |entry: OffsetPosition| entry.position < position;
+                index_file::first_beyond(handle.as_ref(), segment.base_offset, count, before).ok()?
+            }
+        };
+        let entry = in_file.or(in_memory)?;
+        let start = u64::try_from(entry.position).ok()?;
+        let end = u64::try_from(segment.size).ok()?;
+        let batch = batch_file::batches_in(file.as_ref(), start, end).next()?.ok()?;
+        let right = batch.header.last_offset() == entry.offset && segment.can_hold(&batch, offset);
+        right.then_some(entry.offset)
     }
 }
 

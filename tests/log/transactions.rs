@@ -90,6 +90,75 @@ fn aborted_transactions_are_named_where_they_overlap() {
     }
 }
 
+/// A fetch is told of what it touches, however much was aborted behind it.
+#[test]
+fn aborted_transactions_behind_what_is_read_are_not_named() {
+    const TRANSACTIONS: i64 = 1_200;
+    let settings = [
+        ("internal.segment.bytes", "1000000"),
+        ("index.interval.bytes", "1"),
+    ];
+    let mut bench = Bench::unopened(DiskFiles::shared(), &settings);
+    let batches: Vec<Vec<u8>> = (0..TRANSACTIONS)
+        .flat_map(|number| [data(2 * number, number, 0), marker(2 * number + 1, number, false)])
+        .collect();
+    bench.put_log(0, &batches);
+    bench.open(false, 0).unwrap();
+    // The entries of the index are in memory, and then in its file.
+    for _ in 0..2 {
+        for offset in (0..2 * TRANSACTIONS).step_by(62) {
+            let slice = bench
+                .log()
+                .read(offset, 400, true, Isolation::ReadCommitted)
+                .unwrap();
+            let read = offsets_in(&slice.to_vec().unwrap());
+            let named: Vec<i64> = slice.aborted.iter().map(|txn| txn.producer_id).collect();
+            assert!(
+                read.iter().all(|offset| named.contains(&(offset / 2))),
+                "{read:?} {named:?}"
+            );
+            assert!(named.len() <= read.len() + 2, "{read:?} {named:?}");
+        }
+        bench.restart();
+    }
+}
+
+/// An index is a hint: one that says too little is not believed.
+#[test]
+fn an_index_that_is_wrong_hides_no_aborted_transaction() {
+    let settings = [
+        ("internal.segment.bytes", "100000"),
+        ("index.interval.bytes", "1"),
+    ];
+    let mut bench = Bench::unopened(DiskFiles::shared(), &settings);
+    let batches: Vec<Vec<u8>> = (0..20)
+        .flat_map(|number| [data(2 * number, number, 0), marker(2 * number + 1, number, false)])
+        .collect();
+    bench.put_log(0, &batches);
+    bench.put_log(40, &[data(40, 50, 0), marker(41, 50, false)]);
+    bench.open(false, 0).unwrap();
+    let index = bench.file("00000000000000000000.index");
+    let mut bytes = std::fs::read(&index).unwrap();
+    assert!(bytes.len() > 80);
+    // Every entry names an offset below those at its position.
+    for entry in bytes.chunks_exact_mut(8) {
+        entry[..4].copy_from_slice(&1_u32.to_be_bytes());
+    }
+    std::fs::write(&index, &bytes).unwrap();
+    for offset in 0..20 {
+        let slice = bench
+            .log()
+            .read(2 * offset, 400, true, Isolation::ReadCommitted)
+            .unwrap();
+        let named: Vec<i64> = slice.aborted.iter().map(|txn| txn.producer_id).collect();
+        let read = offsets_in(&slice.to_vec().unwrap());
+        assert!(
+            read.iter().all(|offset| named.contains(&(offset / 2))),
+            "{read:?} {named:?}"
+        );
+    }
+}
+
 #[test]
 fn a_transaction_index_goes_with_its_segment_and_the_stable_offset_stays() {
     let bench = history();
