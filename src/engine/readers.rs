@@ -30,7 +30,8 @@ pub trait ReaderListener: Send + Sync + 'static {
 /// Orders changes of settings against commits and passes.
 ///
 /// A commit holds [`Gate::share`] while it takes effect in memory, a pass while it works on one partition; a change holds
-/// [`Gate::change`] from looking to being in force. Held for moments, never across an await.
+/// [`Gate::change`] from looking to being in force, which takes as long as the disk does. Never held across an await, and never waited
+/// for on a thread of the runtime.
 ///
 /// Lock order: the gate comes before any lock of whoever keeps positions, because a change asks for the inventory while
 /// it holds the gate. It is not taken twice by one thread.
@@ -41,6 +42,11 @@ impl Gate {
     /// For what may go on side by side, but not during a change.
     pub fn share(&self) -> RwLockReadGuard<'_, ()> {
         self.0.read()
+    }
+
+    /// [`Self::share`] where no change is under way; `None` where it would have to be waited for.
+    pub fn try_share(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        self.0.try_read()
     }
 
     /// For a change: nothing else that matters to it happens meanwhile.

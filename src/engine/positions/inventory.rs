@@ -2,6 +2,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
 use uuid::Uuid;
 
 use super::fetchers::Fetcher;
@@ -20,19 +21,23 @@ impl ReaderInventory for Positions {
     fn readers(&self, topic: &str, id: Uuid, partitions: i32) -> Vec<Reader> {
         let now_ms = self.shared.now().monotonic_ms;
         let fetchers = self.shared.fetchers.on(topic, id, now_ms);
+        // Commits of all groups wait meanwhile, so what is done here is to look, and at one topic only.
         let coordinator = self.shared.coordinator.lock();
         let groups = coordinator.readers_of(topic);
+        let alone: Vec<_> = fetchers
+            .into_iter()
+            .filter_map(|fetcher| alone(&coordinator, topic, id, fetcher))
+            .collect();
+        // Whoever walks many topics lets a commit in between two of them.
+        MutexGuard::unlock_fair(coordinator);
         let mut readers: Vec<Reader> = groups
             .iter()
             .map(|group| group_reader(group, id, partitions))
             .collect();
-        let alone = fetchers
-            .into_iter()
-            .filter_map(|fetcher| alone(&coordinator, topic, id, fetcher));
         let alone: BTreeMap<Arc<str>, Reader> = alone
+            .into_iter()
             .map(|alone| (Arc::clone(&alone.name), alone.reader(partitions)))
             .collect();
-        drop(coordinator);
         readers.extend(alone.into_values());
         if self.shared.fetchers.overflowed(now_ms) {
             readers.push(Reader {

@@ -38,16 +38,35 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::UnboundedReceiver<J
             taken.push(job);
         }
         let durable = write(&shared, &taken).await;
-        {
-            let _no_change_of_settings = shared.gate.share();
-            let mut coordinator = shared.coordinator.lock();
-            for job in &taken {
-                coordinator.settled(&job.records, durable);
-            }
-        }
-        for job in taken {
+        for job in settle(&shared, taken, durable).await {
             finish(&shared, job, durable);
         }
+    }
+}
+
+/// Has the records take effect, while no change of settings is under way. One that is waits for the disk, and is waited for elsewhere
+/// than on a thread that serves others.
+async fn settle(shared: &Arc<Shared>, taken: Vec<Job>, durable: bool) -> Vec<Job> {
+    if let Some(_no_change_of_settings) = shared.gate.try_share() {
+        settle_now(shared, &taken, durable);
+        return taken;
+    }
+    let waiting = Arc::clone(shared);
+    let settled = tokio::task::spawn_blocking(move || {
+        let _no_change_of_settings = waiting.gate.share();
+        settle_now(&waiting, &taken, durable);
+        taken
+    });
+    settled.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "what was kept of positions and groups takes effect at the next start");
+        Vec::new()
+    })
+}
+
+fn settle_now(shared: &Shared, taken: &[Job], durable: bool) {
+    let mut coordinator = shared.coordinator.lock();
+    for job in taken {
+        coordinator.settled(&job.records, durable);
     }
 }
 

@@ -30,6 +30,10 @@ impl Node {
     }
 
     fn on(directory: TempDir, clock: Arc<ManualClock>) -> Self {
+        Self::with(directory, clock, Arc::default())
+    }
+
+    fn with(directory: TempDir, clock: Arc<ManualClock>, gate: Arc<Gate>) -> Self {
         let store = Store::open(&directory.path().join("state.redb")).unwrap();
         let topic = Topic {
             name: "orders".into(),
@@ -40,7 +44,7 @@ impl Node {
             store.clone(),
             clock.clone(),
             GroupConfig::default(),
-            Arc::default(),
+            gate,
             vec![topic],
         )
         .unwrap();
@@ -449,4 +453,38 @@ impl Node {
     fn known_groups(&self) -> usize {
         self.positions.readers("orders", ORDERS, 4).len()
     }
+}
+
+/// A change of settings holds the gate for as long as the disk takes. The one thread there is here goes on meanwhile.
+#[tokio::test]
+async fn a_commit_that_waits_for_a_change_holds_up_nobody_else() {
+    let gate = Arc::new(Gate::default());
+    let clock = Arc::new(ManualClock::at(START_MS));
+    let node = Node::with(tempfile::tempdir().unwrap(), clock, Arc::clone(&gate));
+    let (begun, begins) = std::sync::mpsc::channel();
+    let (end, ends) = std::sync::mpsc::channel::<()>();
+    let change = std::thread::spawn(move || {
+        let _change = gate.change();
+        begun.send(()).unwrap();
+        // Told to end, and not left to give up.
+        ends.recv_timeout(Duration::from_secs(20)).is_ok()
+    });
+    begins.recv().unwrap();
+    let commit = node.commit("g", 0, 7);
+    let meanwhile = async {
+        while node.store.transactions() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // Durable, and about to take effect.
+        for _ in 0..100 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let seen = node.committed("g", 0);
+        let _ = end.send(());
+        seen
+    };
+    let (refused, seen) = tokio::join!(commit, meanwhile);
+    assert!(change.join().unwrap(), "the runtime stood still");
+    assert_eq!((refused, seen), (None, None));
+    assert_eq!(node.committed("g", 0), Some(7));
 }

@@ -107,6 +107,11 @@ impl Offsets {
         self.former.get(topic).into_iter().flatten()
     }
 
+    /// What is remembered of one group's positions on `topic`, by partition.
+    pub fn former_of(&self, group: &str, topic: &str) -> Option<&BTreeMap<i32, FormerPosition>> {
+        self.former.get(topic)?.get(group)
+    }
+
     /// What is remembered of one position.
     pub fn former(&self, group: &str, topic: &str, partition: i32) -> Option<&FormerPosition> {
         self.former.get(topic)?.get(group)?.get(&partition)

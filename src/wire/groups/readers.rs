@@ -126,7 +126,7 @@ impl Coordinator {
         {
             reader.committed = partitions.clone();
         }
-        if let Some((_, partitions)) = self.offsets.former_on(topic).find(|(id, _)| *id == group) {
+        if let Some(partitions) = self.offsets.former_of(group, topic) {
             reader.former = partitions.clone();
         }
         reader
