@@ -5,30 +5,49 @@ use crate::engine::store::{Batch, StoreError, Table};
 use crate::retention::Losses;
 use crate::telemetry::metrics::TopicReader;
 
-impl Engine {
-    /// Counts what a change takes from readers, and keeps the sums. The caller holds the lock on changes.
-    pub(crate) fn count_accepted(&self, topic: &str, losses: &Losses) {
+/// What readers lose by a change that is about to be made.
+#[derive(Debug, Default)]
+pub(crate) struct AcceptedLosses(Vec<(TopicReader, u64)>);
+
+impl AcceptedLosses {
+    /// By reader.
+    pub fn of(topic: &str, losses: &Losses) -> Self {
         let mut readers = std::collections::BTreeMap::new();
         for loss in losses.iter() {
             let sum: &mut u64 = readers.entry(&**loss.name).or_default();
             *sum = sum.saturating_add(u64::try_from(loss.records).unwrap_or(0));
         }
-        let mut batch = Batch::new();
-        for (reader, records) in readers {
-            let labels = TopicReader {
-                topic: topic.to_owned(),
-                reader: reader.to_owned(),
-            };
-            let counter = self.metrics.loss_accepted_records.get_or_create(&labels);
-            counter.inc_by(records);
+        let labels = |reader: &str| TopicReader {
+            topic: topic.to_owned(),
+            reader: reader.to_owned(),
+        };
+        let readers = readers.into_iter();
+        Self(
+            readers
+                .map(|(reader, records)| (labels(reader), records))
+                .collect(),
+        )
+    }
+}
+
+impl Engine {
+    /// Writes the sums with the change that they are of, so that a crash leaves both or neither. The caller holds the lock on changes.
+    pub(crate) fn write_accepted(&self, accepted: &AcceptedLosses, batch: &mut Batch) {
+        for (labels, records) in &accepted.0 {
+            let sum = self.metrics.loss_accepted_records.get_or_create(labels).get();
             batch.put(
                 Table::AcceptedLosses,
-                format!("{topic}\0{reader}"),
-                counter.get().to_string(),
+                format!("{}\0{}", labels.topic, labels.reader),
+                sum.saturating_add(*records).to_string(),
             );
         }
-        if let Err(error) = self.store.write_blocking(batch) {
-            tracing::warn!(%error, topic, "the accepted loss is counted but not kept");
+    }
+
+    /// Counts them, once they are written.
+    pub(crate) fn count_accepted(&self, accepted: &AcceptedLosses) {
+        for (labels, records) in &accepted.0 {
+            let counter = self.metrics.loss_accepted_records.get_or_create(labels);
+            counter.inc_by(*records);
         }
     }
 

@@ -249,6 +249,35 @@ fn settings_are_the_old_or_the_new_ones_entirely() {
     }
 }
 
+/// What was given up and that it was are one write.
+#[test]
+fn a_loss_that_was_accepted_is_counted_whatever_comes_after_it() {
+    for (point, delete) in [("guarded::persisted", false), ("topics::deletion-recorded", true)] {
+        let (_home, mut engine) = start("crash-accepted");
+        let mut asked = desired(1, 30 * DAY);
+        asked["readers"]["onLoss"] = json!("Allow");
+        engine
+            .http("PUT", "/v1/topics/t", Some(&asked.to_string()))
+            .json(200);
+        fill(&engine, "t");
+        commit(&engine, 25);
+        arm(&engine, point, 1);
+        let lost = if delete {
+            let path = "/v1/topics/t?owner=u&policy=Delete&requestId=d";
+            ask_and_die(&mut engine, "DELETE", path, None);
+            75
+        } else {
+            asked["config"]["retention.ms"] = json!((4 * DAY + DAY / 2).to_string());
+            ask_and_die(&mut engine, "PUT", "/v1/topics/t", Some(&asked));
+            35
+        };
+        engine.start_again();
+        let metrics = engine.http("GET", "/metrics", None).body;
+        let counted = format!("loss_accepted_records_total{{topic=\"t\",reader=\"g\"}} {lost}");
+        assert!(metrics.contains(&counted), "{point}: {metrics}");
+    }
+}
+
 /// A change that waits: whatever the point at which the process dies, while it is held back or while it goes in, the reader
 /// loses nothing, and once it has caught up the change is in force.
 #[test]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::engine::Engine;
+use crate::engine::accepted::AcceptedLosses;
 use crate::engine::guarded::evaluate::{Change, Evaluation, describe};
 use crate::engine::guarded::layers;
 use crate::engine::guarded::pending::{Pending, PendingRecord, Seen, Target};
@@ -153,7 +154,11 @@ impl Engine {
         if settings_changed {
             record.last_applied_ms = self.config.clock.wall_ms();
         }
-        let told = self.commit_record(&topic, record, &waiting)?;
+        let accepted = match verdict.verdict {
+            Outcome::Applied => evaluation.accepted(&topic),
+            _ => AcceptedLosses::default(),
+        };
+        let told = self.commit_record(&topic, record, &waiting, &accepted)?;
         let newly = match waiting {
             Waiting::Put(record) => Some(record),
             Waiting::Drop | Waiting::Keep => None,
@@ -275,6 +280,7 @@ impl Engine {
         topic: &Arc<TopicState>,
         record: TopicRecord,
         waiting: &Waiting,
+        accepted: &AcceptedLosses,
     ) -> Result<Arc<TopicState>, Refusal> {
         let name = record.name.clone();
         let mut settings = Vec::with_capacity(topic.partitions.len());
@@ -297,7 +303,9 @@ impl Engine {
             }
             Waiting::Keep => {}
         }
+        self.write_accepted(accepted, &mut batch);
         self.store.write_blocking(batch)?;
+        self.count_accepted(accepted);
         fail::fail_point!("guarded::persisted");
         for (log, own) in settings {
             if *log.settings() != *own {
@@ -365,7 +373,7 @@ impl Engine {
         };
         self.metrics.verdict(outcome);
         if verdict.verdict == Outcome::Applied && evaluation.judgement.cause == Cause::LossAccepted {
-            self.accept_losses(topic, evaluation);
+            self.tell_accepted(topic, evaluation);
         }
         let kind = match (verdict.verdict, occasion) {
             (Outcome::Applied, Occasion::Resumed) => EventKind::Resumed,

@@ -2,6 +2,7 @@
 use std::sync::Arc;
 
 use crate::engine::Engine;
+use crate::engine::accepted::AcceptedLosses;
 use crate::engine::guarded::apply::{Waiting, plain_verdict};
 use crate::engine::guarded::evaluate::{Change, Evaluation};
 use crate::engine::guarded::pending::{PendingRecord, Target};
@@ -56,7 +57,7 @@ impl Engine {
         record.layers = topic.record.granted().clone();
         record.before = None;
         let gate = self.gate.change();
-        let released = self.commit_record(topic, record, &Waiting::Drop)?;
+        let released = self.commit_record(topic, record, &Waiting::Drop, &AcceptedLosses::default())?;
         drop(gate);
         let name = &topic.record.name;
         let message =
@@ -90,7 +91,7 @@ impl Engine {
             Decision::Refuse | Decision::Clamp => "Refused",
         });
         if evaluation.decision() == Decision::Apply {
-            self.delete_checked(changes, topic)?;
+            self.delete_checked(changes, topic, &evaluation.accepted(topic))?;
             drop(gate);
             self.given_up(topic, &evaluation);
             return Ok(verdict);
@@ -109,7 +110,8 @@ impl Engine {
             let mut whole = topic.record.clone();
             whole.layers = topic.record.granted().clone();
             whole.before = None;
-            topic = self.commit_record(&topic, whole, &Waiting::Put(record.clone()))?;
+            let waiting = Waiting::Put(record.clone());
+            topic = self.commit_record(&topic, whole, &waiting, &AcceptedLosses::default())?;
         }
         self.note_waiting(name, &topic, &evaluation, &verdict, record);
         drop(gate);
@@ -121,12 +123,11 @@ impl Engine {
         Ok(verdict)
     }
 
-    /// Counts and tells what a deletion took from readers.
+    /// Tells what a deletion took from readers.
     pub(crate) fn given_up(&self, topic: &TopicState, evaluation: &Evaluation) {
         if evaluation.judgement.cause != Cause::LossAccepted {
             return;
         }
-        self.count_accepted(&topic.record.name, &evaluation.judgement.losses);
         self.events.tell(
             EventKind::DeletedBehindReader,
             &topic.record.name,
@@ -135,9 +136,8 @@ impl Engine {
         );
     }
 
-    /// Counts and tells what a change with `onLoss: Allow` takes from readers.
-    pub(crate) fn accept_losses(&self, topic: &TopicState, evaluation: &Evaluation) {
-        self.count_accepted(&topic.record.name, &evaluation.judgement.losses);
+    /// Tells what a change with `onLoss: Allow` takes from readers.
+    pub(crate) fn tell_accepted(&self, topic: &TopicState, evaluation: &Evaluation) {
         self.events.tell(
             EventKind::LossAccepted,
             &topic.record.name,

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::engine::Engine;
+use crate::engine::accepted::AcceptedLosses;
 use crate::engine::guarded::layers;
 use crate::engine::readers::ReaderInventory;
 use crate::engine::topics::catalog::TopicState;
@@ -77,6 +78,15 @@ impl Evaluation {
             clamped: Vec::new(),
             behind_ms: worse.behind_ms,
             unseen: worse.unseen,
+        }
+    }
+
+    /// What readers lose where it goes in all the same, because somebody allowed it.
+    pub fn accepted(&self, topic: &TopicState) -> AcceptedLosses {
+        if self.decision() == Decision::Apply && self.judgement.cause == Cause::LossAccepted {
+            AcceptedLosses::of(&topic.record.name, &self.judgement.losses)
+        } else {
+            AcceptedLosses::default()
         }
     }
 

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::engine::Engine;
+use crate::engine::accepted::AcceptedLosses;
 use crate::engine::guarded::apply::{Coming, Occasion, Waiting, outcome, seen};
 use crate::engine::guarded::evaluate::Change;
 use crate::engine::guarded::pending::{Due, Pending, PendingRecord, Target};
@@ -85,7 +86,7 @@ impl Engine {
         let gate = self.gate.change();
         let evaluation = self.evaluate(topic, Change::DeleteTopic, &topic.record.readers);
         if evaluation.decision() == Decision::Apply {
-            self.delete_checked(changes, topic)?;
+            self.delete_checked(changes, topic, &evaluation.accepted(topic))?;
             self.pending.remove(&topic.record.name);
             drop(gate);
             self.given_up(topic, &evaluation);
@@ -121,7 +122,8 @@ impl Engine {
             record.layers = layers;
             record.before = before;
             record.last_applied_ms = self.config.clock.wall_ms();
-            state = self.commit_record(topic, record, &waiting)?;
+            let accepted = evaluation.accepted(topic);
+            state = self.commit_record(topic, record, &waiting, &accepted)?;
         }
         verdict.in_force = state.record.layers.in_force();
         if waits {
@@ -155,7 +157,7 @@ impl Engine {
         record.layers = before;
         record.last_applied_ms = self.config.clock.wall_ms();
         let gate = self.gate.change();
-        self.commit_record(topic, record, &Waiting::Keep)?;
+        self.commit_record(topic, record, &Waiting::Keep, &AcceptedLosses::default())?;
         drop(gate);
         let message = format!(
             "topic {}: part of a change was in force that nobody can read any more; the settings from before it are in force again, until \
@@ -237,7 +239,7 @@ impl Engine {
         let mut record = topic.record.clone();
         record.layers.engine_defaults = self.config.defaults.clone();
         let _gate = self.gate.change();
-        self.commit_record(topic, record, &Waiting::Keep)?;
+        self.commit_record(topic, record, &Waiting::Keep, &AcceptedLosses::default())?;
         Ok(())
     }
 
@@ -268,7 +270,7 @@ impl Engine {
         } else {
             Waiting::Keep
         };
-        let state = self.commit_record(topic, record, &waiting)?;
+        let state = self.commit_record(topic, record, &waiting, &evaluation.accepted(topic))?;
         let mut verdict = evaluation.verdict(&state);
         verdict.pending = waits;
         if waits {
@@ -280,7 +282,7 @@ impl Engine {
             self.events
                 .tell(EventKind::Refused, name, topic.record.owner.as_ref(), message);
         } else if evaluation.judgement.cause == Cause::LossAccepted {
-            self.accept_losses(&state, &evaluation);
+            self.tell_accepted(&state, &evaluation);
         }
         Ok(())
     }

@@ -1,9 +1,11 @@
 //! Changes that arrive from Kafka clients. On a topic that a resource owns they pass the same guard and get their answer at
 //! once: in, or POLICY_VIOLATION with reader, partition and numbers. They never wait.
 use crate::engine::Engine;
+use crate::engine::accepted::AcceptedLosses;
 use crate::engine::guarded::apply::{Occasion, Waiting};
 use crate::engine::guarded::evaluate::Change;
 use crate::engine::refusal::Refusal;
+use crate::engine::store::Batch;
 use crate::engine::topics::alter;
 use crate::engine::topics::create::storage;
 use crate::log::delete::{DeleteRecordsError, HIGH_WATERMARK};
@@ -44,7 +46,8 @@ impl Engine {
             return Ok(());
         }
         record.last_applied_ms = self.config.clock.wall_ms();
-        let state = self.commit_record(&topic, record, &Waiting::Keep)?;
+        let accepted = evaluation.as_ref().map(|evaluation| evaluation.accepted(&topic));
+        let state = self.commit_record(&topic, record, &Waiting::Keep, &accepted.unwrap_or_default())?;
         drop(gate);
         if let Some(evaluation) = evaluation {
             let mut verdict = evaluation.verdict(&state);
@@ -64,7 +67,7 @@ impl Engine {
         let changes = self.lock_changes()?;
         let topic = self.known_topic(name)?;
         if topic.record.owner.is_none() {
-            return self.delete_checked(&changes, &topic);
+            return self.delete_checked(&changes, &topic, &AcceptedLosses::default());
         }
         let gate = self.gate.change();
         let evaluation = self.evaluate(&topic, Change::DeleteTopic, &topic.record.readers);
@@ -72,7 +75,7 @@ impl Engine {
             self.metrics.verdict("Refused");
             return Err(refused(evaluation.verdict(&topic)));
         }
-        self.delete_checked(&changes, &topic)?;
+        self.delete_checked(&changes, &topic, &evaluation.accepted(&topic))?;
         drop(gate);
         self.given_up(&topic, &evaluation);
         Ok(())
@@ -128,7 +131,15 @@ impl Engine {
         if let Some(evaluation) = evaluation
             && evaluation.judgement.cause == Cause::LossAccepted
         {
-            self.accept_losses(&topic, &evaluation);
+            // The log start is durable already, in a write of its own: a crash right here loses the count.
+            let accepted = evaluation.accepted(&topic);
+            let mut batch = Batch::new();
+            self.write_accepted(&accepted, &mut batch);
+            if let Err(error) = self.store.write_blocking(batch) {
+                tracing::warn!(%error, topic = name, "the accepted loss is counted but not kept");
+            }
+            self.count_accepted(&accepted);
+            self.tell_accepted(&topic, &evaluation);
         }
         self.pending.wake(name);
         Ok(log_start)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Engine;
+use crate::engine::accepted::AcceptedLosses;
 use crate::engine::refusal::Refusal;
 use crate::engine::store::{Batch, Table};
 use crate::engine::topics::catalog::TopicState;
@@ -20,6 +21,7 @@ impl Engine {
         &self,
         _changes: &Changes<'_>,
         topic: &Arc<TopicState>,
+        accepted: &AcceptedLosses,
     ) -> Result<(), Refusal> {
         let record = &topic.record;
         let delay_ms = topic
@@ -44,7 +46,9 @@ impl Engine {
                 serde_json::to_vec(&deletion).unwrap_or_default(),
             );
         self.log_starts.forget(&record.name, &mut batch);
+        self.write_accepted(accepted, &mut batch);
         self.store.write_blocking(batch)?;
+        self.count_accepted(accepted);
         fail::fail_point!("topics::deletion-recorded");
         self.unpublish_topic(topic);
         for (_, log) in topic.logs() {
