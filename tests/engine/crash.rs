@@ -278,6 +278,35 @@ fn a_loss_that_was_accepted_is_counted_whatever_comes_after_it() {
     }
 }
 
+/// A disk may take a write and fail all the same: then nobody is told that a topic takes records which the next start removes.
+#[test]
+fn a_deletion_whose_write_fails_late_leaves_no_topic_that_takes_records() {
+    for failures in [1, 2] {
+        let (_home, mut engine) = start("fails-late");
+        engine
+            .http("PUT", "/v1/topics/t", Some(&desired(1, DAY).to_string()))
+            .json(200);
+        let fails = format!("/v1/failpoints/store::after-commit/{failures}");
+        assert_eq!(engine.http("PUT", &fails, None).status, 204);
+        let path = "/v1/topics/t?owner=u&policy=Delete&requestId=d";
+        let answer = engine.http("DELETE", path, None);
+        let taken = run(async {
+            let mut client = Client::connect(engine.bootstrap(), "late").await.unwrap();
+            let record = ClientRecord::new(now_ms(), "v");
+            client.produce("t", 0, &[record]).await.is_ok()
+        });
+        engine.kill();
+        engine.start_again();
+        let is_there = engine.http("GET", "/v1/topics/t", None).status == 200;
+        assert!(
+            is_there || !taken,
+            "acknowledged and gone; the deletion was answered {}",
+            answer.body
+        );
+        assert_eq!((answer.status, is_there), (200, false), "{}", answer.body);
+    }
+}
+
 /// A change that waits: whatever the point at which the process dies, while it is held back or while it goes in, the reader
 /// loses nothing, and once it has caught up the change is in force.
 #[test]

@@ -13,6 +13,14 @@ pub(super) async fn arm(Path((point, hits)): Path<(String, u32)>) -> StatusCode 
     }
 }
 
+/// `PUT /v1/failpoints/{point}/{hits}`: whoever comes to `point` fails there, for the next `hits` times.
+pub(super) async fn fail_at(Path((point, hits)): Path<(String, u32)>) -> StatusCode {
+    match fail::cfg(point, &format!("{hits}*panic->off")) {
+        Ok(()) => StatusCode::NO_CONTENT,
+        Err(_) => StatusCode::BAD_REQUEST,
+    }
+}
+
 /// `PUT /v1/failpoints/{point}`: whoever comes to `point` from now on stands still there until it is released.
 pub(super) async fn hold(Path(point): Path<String>) -> StatusCode {
     match fail::cfg(point, "pause") {

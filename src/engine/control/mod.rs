@@ -99,7 +99,10 @@ impl Control {
             .route("/v1/events", get(events::stream));
         #[cfg(feature = "failpoints")]
         let guarded = guarded
-            .route("/v1/failpoints/{point}/{hits}", post(failpoints::arm))
+            .route(
+                "/v1/failpoints/{point}/{hits}",
+                post(failpoints::arm).put(failpoints::fail_at),
+            )
             .route(
                 "/v1/failpoints/{point}",
                 axum::routing::put(failpoints::hold).delete(failpoints::release),

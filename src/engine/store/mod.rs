@@ -95,7 +95,8 @@ impl Batch {
     }
 }
 
-/// Why the store could not do what it was asked. After any of these the old state stands.
+/// Why the store could not do what it was asked. After any of these the old state stands, but for a write that a disk failed late in: that
+/// one may stand as well, and [`Store::get`] tells.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// No space left, not even the reserve.

@@ -95,17 +95,23 @@ fn commit_or_recover(shared: &Shared, batches: &[Batch]) -> Result<(), StoreErro
     let Err(error) = first else {
         return Ok(());
     };
-    // A failed write leaves the open file poisoned: what is on disk is the old state, and is opened again.
+    // A failed write leaves the open file poisoned: it is opened again. What it holds then is the old state, or the new one where the
+    // write failed late; written a second time it is the new one, and known to be.
     reopen(shared);
-    if matches!(error, StoreError::Full { .. }) && give_up_reserve(&shared.path) {
-        ensure_open(shared)?;
-        let second = commit(shared, batches);
-        if second.is_err() {
-            reopen(shared);
-        }
-        return second;
+    let again = match error {
+        StoreError::Full { .. } => give_up_reserve(&shared.path),
+        StoreError::Io { .. } | StoreError::Unreadable { .. } => true,
+        StoreError::ReadOnly { .. } | StoreError::Closed => false,
+    };
+    if !again {
+        return Err(error);
     }
-    Err(error)
+    ensure_open(shared)?;
+    let second = commit(shared, batches);
+    if second.is_err() {
+        reopen(shared);
+    }
+    second
 }
 
 fn ensure_open(shared: &Shared) -> Result<(), StoreError> {

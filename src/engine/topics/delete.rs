@@ -47,7 +47,14 @@ impl Engine {
             );
         self.log_starts.forget(&record.name, &mut batch);
         self.write_accepted(accepted, &mut batch);
-        self.store.write_blocking(batch)?;
+        if let Err(error) = self.store.write_blocking(batch) {
+            // Where it failed late the topic is deleted all the same. Going on with it would acknowledge what the next start removes.
+            let found = self.store.get(Table::Topics, record.name.as_bytes());
+            if !matches!(found, Ok(None)) {
+                return Err(error.into());
+            }
+            tracing::error!(topic = record.name, %error, "the deletion is written, and may come undone by a power loss");
+        }
         self.count_accepted(accepted);
         fail::fail_point!("topics::deletion-recorded");
         self.unpublish_topic(topic);
