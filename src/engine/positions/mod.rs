@@ -36,6 +36,8 @@ use crate::wire::groups::{Coordinator, GroupConfig};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often fetchers are looked through for those that are gone.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// How long others that begin to fetch are waited for before one is stored: many come at once, and each look is at all of them.
+const NEWS_TOGETHER: Duration = Duration::from_millis(50);
 
 /// Why positions could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -276,7 +278,7 @@ async fn keep_fetchers(shared: Arc<Shared>) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(SWEEP_EVERY) => {}
-            () = shared.fetched_anew.notified() => {}
+            () = shared.fetched_anew.notified() => tokio::time::sleep(NEWS_TOGETHER).await,
         }
         shared.remember().await;
     }
