@@ -236,7 +236,10 @@ fn a_damaged_state_store_is_told_of_and_left_as_it_is() {
         // Opening one that is a store notes in it that it is open.
         let same = std::fs::read(&path).unwrap() == damaged;
         assert!(is_store || same, "the store was changed");
-        std::fs::write(&path, &whole).unwrap();
+        // In one step: the engine looks again meanwhile, and half a file is a damaged one too.
+        let restored = home.path().join("restored.redb");
+        std::fs::write(&restored, &whole).unwrap();
+        std::fs::rename(&restored, &path).unwrap();
         engine.wait_ready();
         assert_eq!(engine.get("/v1/topics/t")["partitions"][0]["logEnd"], 0);
         engine.stop();
