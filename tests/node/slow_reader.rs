@@ -57,24 +57,17 @@ impl HeldEdit {
 
     /// It is held back as it was from the first: the settings before it are in force, the reader is where it was, every record is there.
     pub fn waits(&self, node: &Node) {
-        let shown = node.shell("kubectl -n tidemark get topics");
-        let line = shown.lines().find(|line| line.starts_with(self.topic)).unwrap();
-        let columns: Vec<&str> = line.split_whitespace().collect();
-        assert_eq!(
-            columns[..7],
-            [
-                self.topic,
-                "1",
-                "3d",
-                "unlimited",
-                "False",
-                "SlowReader",
-                self.reader
-            ],
-            "{shown}"
+        let (topic, reader) = (self.topic, self.reader);
+        let row = [topic, "1", "3d", "unlimited", "False", "SlowReader", reader];
+        node.eventually(
+            "the Topic to tell who holds it back",
+            &["-n", "tidemark", "get", "topics"],
+            |shown| {
+                let line = shown.lines().find(|line| line.starts_with(topic));
+                line.is_some_and(|line| line.split_whitespace().take(7).eq(row))
+            },
         );
         assert_eq!(self.message(node), self.told);
-        let (topic, reader) = (self.topic, self.reader);
         for line in [
             "pending_changes 1".to_owned(),
             format!("group_committed_offset{{group=\"{reader}\",topic=\"{topic}\",partition=\"0\"}} 10"),

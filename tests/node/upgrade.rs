@@ -10,24 +10,22 @@ use std::path::Path;
 pub fn there_and_back(node: &Node, client: &mut Client) {
     runs(node, THIS);
     let held = HeldEdit::new(node, client, "invoices", "ledger");
-    replace(node, &next_release(), &next(), &held);
-    held.goes_in(node, client);
-    topics_are_ready(node);
-
+    replace(node, client, &next_release(), &next(), held);
     let held = HeldEdit::new(node, client, "refunds", "returns");
-    replace(node, &peers::source(""), THIS, &held);
-    held.goes_in(node, client);
-    topics_are_ready(node);
+    replace(node, client, &peers::source(""), THIS, held);
 }
 
-/// The release in `tree` takes the place of the one that runs. An edit that waits goes on waiting, and nothing else changes.
-fn replace(node: &Node, tree: &Path, version: &str, held: &HeldEdit) {
+/// The release in `tree` takes the place of the one that runs. An edit that waits goes on waiting, and goes in when its time has come;
+/// nothing else changes.
+fn replace(node: &Node, client: &mut Client, tree: &Path, version: &str, held: HeldEdit) {
     let before = (claim_uid(node), topic_ids(node));
     let pod = pod_uid(node);
     node.shell(&format!("cd {} && kubectl apply -k deploy/", tree.display()));
     another_pod_is_ready(node, &pod);
     runs(node, version);
     held.waits(node);
+    held.goes_in(node, client);
+    topics_are_ready(node);
     assert_eq!((claim_uid(node), topic_ids(node)), before);
 }
 
