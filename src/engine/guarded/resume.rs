@@ -12,7 +12,7 @@ use crate::engine::store::Table;
 use crate::engine::topics::catalog::TopicState;
 use crate::engine::topics::create::Changes;
 use crate::engine::topics::record::Layers;
-use crate::resource::contract::EventKind;
+use crate::resource::contract::{EventKind, Outcome};
 use crate::retention::{Cause, Decision};
 
 impl Engine {
@@ -130,7 +130,9 @@ impl Engine {
             self.note_waiting(&topic.record.name, &state, &evaluation, &verdict, None);
         }
         drop(gate);
-        if waits && verdict.reason != pending.verdict.reason {
+        let reason_changed = verdict.reason != pending.verdict.reason;
+        // A refusal is told with its outcome.
+        if waits && reason_changed && verdict.verdict != Outcome::Refused {
             let owner = topic.record.owner.as_ref();
             let message = format!("why the change waits is another reason now: {}", verdict.message);
             self.events
@@ -141,7 +143,7 @@ impl Engine {
             &evaluation,
             &verdict,
             settings_changed,
-            verdict.reason != pending.verdict.reason,
+            reason_changed,
             Occasion::Resumed,
         );
         Ok(())
