@@ -446,6 +446,10 @@ fn compaction(scene: &mut Scene) {
         operator,
         ..
     } = scene;
+    // It watches again, so that the lists counted from here on are those that the compaction is the reason of.
+    apply(kube, "orders", "{config: {retention.ms: 29d}}");
+    ready(kube, "orders", "True/Applied");
+    let relists = operator.metric("tidemark_operator_relists_total");
     proxy.freeze();
     for number in 0..5 {
         let label = format!("round={number}");
@@ -459,7 +463,6 @@ fn compaction(scene: &mut Scene) {
     assert_eq!(reply.status, 200, "{}", reply.body);
     kube.stop_api();
     kube.start_api();
-    let relists = operator.metric("tidemark_operator_relists_total");
     proxy.cut();
     proxy.thaw();
     apply(kube, "orders", "{config: {retention.ms: 31d}}");
