@@ -47,7 +47,7 @@ pub struct Plan {
     #[command(flatten)]
     engine: EngineAddress,
     /// Read this data directory, on which no engine runs, instead of asking one; nothing in it is changed. What only a running engine knows
-    /// is not in the verdict: consumers without a group, a clock in doubt, and that a reader waits for an open transaction
+    /// is not in the verdict: a clock in doubt, and that a reader waits for an open transaction
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// With --data: the check interval, which a reader must survive where `readers.headroom` says nothing
