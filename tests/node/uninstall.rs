@@ -88,12 +88,18 @@ pub fn the_namespace_with_everything_in_it(node: &Node, client: &mut Client) {
     client.produce("payments", now_ms(), &records("unread", 7));
     node.shell("kubectl delete namespace tidemark --wait=false");
     node.eventually(
-        "everything but Topics that wait to be gone",
+        "everything but Topics to be gone",
         &["-n", "tidemark", "get", "pods,statefulsets,topics", "-o", "name"],
+        |left| left.lines().all(|line| line.starts_with("topic.tidemark.dev/")),
+    );
+    let waiting = "jsonpath={range .items[*]}{.metadata.name} {.metadata.finalizers}{\"\\n\"}{end}";
+    node.eventually(
+        "every Topic that nothing holds to be gone too",
+        &["-n", "tidemark", "get", "topics", "-o", waiting],
         |left| {
             // The example that asks for it may wait too, if the operator was ended before it came to it.
-            let waits = |line: &str| line.starts_with("topic.tidemark.dev/");
-            left.contains("topic.tidemark.dev/payments") && left.lines().all(waits)
+            let waits = |line: &str| line.contains("tidemark.dev/");
+            left.contains("payments ") && left.lines().all(waits)
         },
     );
     let data = || ["payments", "Orders.v1"].map(|topic| data_of(node, topic));
