@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tidemark::wire::client::{Client, ClientRecord};
 
+use crate::scene::run;
 use crate::support::temp::TempDir;
 use crate::support::tidemark::{Tidemark, request};
 use crate::support::wait::{PATIENCE, eventually};
@@ -14,14 +15,6 @@ fn now_ms() -> i64 {
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap();
     i64::try_from(since.as_millis()).unwrap()
-}
-
-fn run<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
-        .block_on(work)
 }
 
 fn start(name: &str) -> (TempDir, Tidemark) {

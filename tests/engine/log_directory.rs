@@ -2,6 +2,7 @@
 //! scenarios in the log's tests.
 use tidemark::wire::client::{Client, ClientRecord};
 
+use crate::scene::run;
 #[cfg(feature = "peers")]
 use crate::support::process::Start;
 use crate::support::temp::TempDir;
@@ -10,11 +11,7 @@ use crate::support::tidemark::{Tidemark, refused};
 const MARKER: &str = "logs/.kafka_cleanshutdown";
 
 fn produce(engine: &Tidemark, topic: &str, partition: i32) -> i64 {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    run(async {
         let mut client = Client::connect(engine.bootstrap(), "directory").await.unwrap();
         client
             .produce(topic, partition, &[ClientRecord::new(1, "v")])

@@ -8,7 +8,7 @@ use tidemark::operator::storage::Storage;
 use tidemark::resource::contract::{DeleteTopic, DeletionPolicy, EventKind, OnLoss, Outcome, PassReport};
 use tidemark::wire::client::{Client, ClientRecord};
 
-use crate::scene::{DAY, Desired, Scene};
+use crate::scene::{DAY, Desired, Scene, run};
 use crate::support::temp::TempDir;
 use crate::support::tidemark::{Tidemark, request};
 use crate::support::wait::{PATIENCE, eventually};
@@ -112,14 +112,6 @@ async fn a_time_last_seen_that_cannot_be_read_or_is_gone_is_no_reason_to_believe
         assert_eq!(confirmed.held, None);
         assert_eq!(scene.log_start("t", 0).await, 100);
     }
-}
-
-fn run<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
-        .block_on(work)
 }
 
 /// Kafka's checkpoint of log starts names topics, not their ids. A topic that was made anew has its own log start, also where the process

@@ -302,3 +302,12 @@ pub fn code<T: std::fmt::Debug>(result: Result<T, ClientError>) -> (i16, String)
         other => panic!("expected a refusal, got {other:?}"),
     }
 }
+
+/// Awaits what talks to an engine that is a process of its own.
+pub fn run<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(work)
+}
