@@ -57,6 +57,16 @@ async fn scene() -> Scene {
     scene
 }
 
+/// The only member of group g, which has partition 0.
+async fn alone_in_g(scene: &Scene) -> Member {
+    let mut member = Member::new(address(scene), "g", "t").await;
+    in_time(scene, member.join()).await;
+    member
+        .sync(vec![(member.id.clone(), assignment("t", &[0]))])
+        .await;
+    member
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn members_join_share_and_leave() {
     let mut scene = scene().await;
@@ -167,11 +177,7 @@ async fn groups_are_told_by_protocol_state_members_and_lag() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_member_is_removed() {
     let scene = scene().await;
-    let mut member = Member::new(address(&scene), "g", "t").await;
-    in_time(&scene, member.join()).await;
-    member
-        .sync(vec![(member.id.clone(), assignment("t", &[0]))])
-        .await;
+    let mut member = alone_in_g(&scene).await;
     scene.clock.advance_ms(44_999);
     assert_eq!(member.heartbeat().await, 0);
     scene.clock.advance_ms(45_000);
@@ -274,11 +280,7 @@ async fn members_of_the_newer_protocol_share_and_go_on_after_a_restart() {
 async fn commits_expire_seven_days_after_the_group_became_empty_and_are_remembered() {
     let mut scene = scene().await;
     scene.ten_days("t", 0).await;
-    let mut member = Member::new(address(&scene), "g", "t").await;
-    in_time(&scene, member.join()).await;
-    member
-        .sync(vec![(member.id.clone(), assignment("t", &[0]))])
-        .await;
+    let mut member = alone_in_g(&scene).await;
     assert_eq!(member.commit(0, 30).await, 0);
     member.leave().await;
     scene.clock.advance_ms(7 * DAY - 60_000);
@@ -342,11 +344,7 @@ async fn a_deleted_group_is_gone_after_a_restart() {
 async fn a_member_without_a_commit_holds_a_lowering_back() {
     let mut scene = scene().await;
     scene.ten_days("t", 0).await;
-    let mut member = Member::new(address(&scene), "g", "t").await;
-    in_time(&scene, member.join()).await;
-    member
-        .sync(vec![(member.id.clone(), assignment("t", &[0]))])
-        .await;
+    let mut member = alone_in_g(&scene).await;
     let lower = Desired::new()
         .partitions(4)
         .set("retention.ms", 4 * DAY + DAY / 2);
@@ -366,11 +364,7 @@ async fn a_member_without_a_commit_holds_a_lowering_back() {
 async fn a_topic_outlives_the_member_whose_commit_its_deletion_waited_for() {
     let mut scene = scene().await;
     scene.ten_days("t", 0).await;
-    let mut member = Member::new(address(&scene), "g", "t").await;
-    in_time(&scene, member.join()).await;
-    member
-        .sync(vec![(member.id.clone(), assignment("t", &[0]))])
-        .await;
+    let mut member = alone_in_g(&scene).await;
     let request = DeleteTopic {
         owner: "uid-1".to_owned(),
         policy: Some(DeletionPolicy::Delete),
